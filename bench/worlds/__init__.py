@@ -9,6 +9,7 @@ from pathlib import Path
 from bench.harness import Row
 from bench.worlds.batches import batches
 from bench.worlds.canaries import canaries
+from bench.worlds.diagnosis import diagnosis
 from bench.worlds.diversity import diversity
 from bench.worlds.headroom import headroom
 from bench.worlds.lessons import lessons
@@ -29,5 +30,6 @@ WORLDS: Mapping[str, Callable[[Path], Row]] = {
     "worlds-diversity": diversity,
     "worlds-headroom": headroom,
     "worlds-plateaus": plateaus,
+    "worlds-diagnosis": diagnosis,
 }
 """Name on the command line -> row."""

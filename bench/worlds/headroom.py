@@ -25,6 +25,7 @@ from bench.inprocess import (
     simulated,
 )
 from combee.algo.convergence import Headroom
+from combee.plan.diagnosis import WORTH
 from combee.records import Shown
 from combee.sim import draws, params
 from combee.sim.model import Model
@@ -63,6 +64,7 @@ def headroom(folder: Path) -> Row:
     tried = [asyncio.run(look(seed)) for seed in range(WORLDS)]
     able = [one for one in tried if one.true_gain >= TRUE_GAIN]
     unable = [one for one in tried if one.true_gain < TRUE_GAIN]
+    worthy = [one for one in tried if one.true_gain >= WORTH]
     area = auc([one.found.gain for one in able], [one.found.gain for one in unable])
     kinds = dict.fromkeys(one.kind for one in tried)
     return Row(
@@ -73,8 +75,9 @@ def headroom(folder: Path) -> Row:
         met=area >= LEAST_AUC,
         how=f"simulated model, Formula rows, {WORLDS} seeded worlds, {len(able)} with headroom",
         detail={
-            "with headroom, called none": sum(one.found.none for one in able),
-            "without headroom, called none": f"{sum(one.found.none for one in unable)} of {len(unable)}",
+            f"that gain {WORTH:g} or more, called none": f"{called_none(worthy)} of {len(worthy)}",
+            "with headroom, called none": f"{called_none(able)} of {len(able)}",
+            "without headroom, called none": f"{called_none(unable)} of {len(unable)}",
             **{kind: of_kind([one for one in tried if one.kind == kind]) for kind in kinds},
         },
     )
@@ -87,8 +90,13 @@ def of_kind(tried: list[Tried]) -> dict[str, Any]:
         "with headroom": sum(one.true_gain >= TRUE_GAIN for one in tried),
         "true gain": round(float(np.mean([one.true_gain for one in tried])), 3),
         "estimated": round(float(np.mean([one.found.gain for one in tried])), 3),
-        "called none": sum(one.found.none for one in tried),
+        "called none": called_none(tried),
     }
+
+
+def called_none(tried: list[Tried]) -> int:
+    """How many of them are a no-go."""
+    return sum(one.found.none(WORTH) for one in tried)
 
 
 def auc(able: list[float], unable: list[float]) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
-from combee.algo.stats import wilson
+from combee.algo.stats import score_difference, wilson
 
 Z = 1.96
 """Standard deviations to either side of a 95 % interval."""
@@ -26,10 +26,10 @@ SURE = 0.98
 _SCATTER = tuple(2 ** (-step / 2) for step in range(9))
 """Scores of the same rows scatter less than scores of different ones, nobody knows by how much: shares of the
 variance of different rows that are alike likely."""
-LEAST_WRONG = 3
-"""Wrong rows from which on it can be said that no lesson helps."""
+CONFIDENCE = 0.9
+"""Of both ends of an interval, one of which is used: what is said to be out of reach is so at 5 %."""
 
-Verdict = Literal["Plateau", "Rising", "NotAbove"]
+Verdict = Literal["Plateau", "Rising", "NotAbove", "Inconclusive"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class Point:
     n: int
     """the rows it was scored on."""
     error: float | None = None
-    """the standard error of the score minus that of the start, where both are of the same rows; None: they
-    are reckoned as of different rows."""
+    """the standard error of the score minus that of the start, where both are of the same rows, and 0 where
+    agents are shown the same text; None: they are reckoned as of different rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,8 @@ class Reading:
     """What a curve shows."""
 
     verdict: Verdict
-    """Plateau: level, above the start. Rising: above the start, not level yet. NotAbove: not shown above."""
+    """Plateau: level, above the start. Rising: above the start, not level yet. NotAbove: so little above that
+    no gain worth having can come. Inconclusive: none of these is shown."""
     at: int
     """where the plateau begins, or where the curve ends."""
     start: float
@@ -68,9 +69,10 @@ class Reading:
         return self.level - self.start
 
 
-def read_curve(points: Sequence[Point], patience: int) -> Reading:
+def read_curve(points: Sequence[Point], patience: int, due: float = 0.0) -> Reading:
     """Return what the points show, of which the first is the start. ``patience``: the scores that a plateau
-    needs after the one that it begins with.
+    needs after the one that it begins with. ``due``: the least gain by now with which a gain worth having can
+    still come; 0: however little there is, it may come.
 
     ValueError for no points, or points that do not come in the order of ``at``. Cost: O(n^2).
 
@@ -78,8 +80,11 @@ def read_curve(points: Sequence[Point], patience: int) -> Reading:
     ...     return [Point(10 * place, score, 400) for place, score in enumerate(scores)]
     >>> read_curve(curve(0.5, 0.6, 0.7, 0.8, 0.8, 0.8, 0.8), patience=3).at
     30
-    >>> [read_curve(curve(*scores), 3).verdict for scores in ((0.5, 0.6, 0.7, 0.8), (0.5, 0.51, 0.5, 0.5))]
-    ['Rising', 'NotAbove']
+    >>> flat = curve(0.5, 0.51, 0.5, 0.5)
+    >>> read_curve(curve(0.5, 0.6, 0.7, 0.8), 3).verdict, read_curve(flat, 3).verdict
+    ('Rising', 'Inconclusive')
+    >>> read_curve(flat, 3, due=0.1).verdict
+    'NotAbove'
     """
     if not points or any(a.at >= b.at for a, b in pairwise(points)):
         raise ValueError("a curve has points in ascending order")
@@ -87,9 +92,20 @@ def read_curve(points: Sequence[Point], patience: int) -> Reading:
     if knee is not None and (level := _of_tail(points, knee, Z, "Plateau")).gain_low > 0:
         return level
     late, at = _late(points, Z_RISE), points[-1].at
-    if knee is not None or late.gain_low <= 0:
-        return _with(late, "NotAbove", at)
-    return _with(late, "Rising", at)
+    if late.gain_low > 0:
+        return _with(late, "Rising", at)
+    most = 2 * late.gain - late.gain_low
+    return _with(late, "NotAbove" if len(points) > 1 and most < due else "Inconclusive", at)
+
+
+def due_by(worth: float, examples: int, of: int) -> float:
+    """Return the least gain that learning from ``examples`` of ``of`` shows if it comes to gain ``worth``:
+    its share of the way, for a curve that rises ever more slowly.
+
+    >>> due_by(0.1, 250, 500), due_by(0.1, 900, 500)
+    (0.05, 0.1)
+    """
+    return worth * min(1.0, examples / max(1, of))
 
 
 def promising(points: Sequence[Point], headroom: Headroom) -> bool:
@@ -215,6 +231,8 @@ class Headroom:
     """of the tried: right with its own lesson."""
     other: int
     """of the tried: right with another row's lesson, which chance and mere length of the text do too."""
+    both: int = 0
+    """of the tried: right with either; 0 of an earlier version, which did not count them."""
 
     @property
     def gain(self) -> float:
@@ -222,6 +240,22 @@ class Headroom:
         if not self.rows or not self.tried:
             return 0.0
         return self.wrong / self.rows * (self.own - self.other) / self.tried
+
+    @property
+    def most(self) -> float:
+        """The most that they could add, at 5 %: Tango's interval of the rows that the tried ones stand for,
+        where the others gain nothing.
+
+        >>> round(Headroom(48, 0, 0, 0, 0).most, 2), round(Headroom(48, 18, 16, 1, 1, 1).most, 2)
+        (0.05, 0.06)
+        >>> round(Headroom(48, 18, 16, 9, 1).most, 2), Headroom(48, 18, 0, 0, 0).most
+        (0.31, 1.0)
+        """
+        if self.wrong and not self.tried:
+            return 1.0
+        rows = round(self.rows * self.tried / self.wrong) if self.wrong else self.rows
+        wins, losses = self.own - self.both, self.other - self.both
+        return score_difference(wins, losses, max(rows, wins + losses), CONFIDENCE)[1]
 
     @property
     def shown(self) -> bool:
@@ -232,16 +266,13 @@ class Headroom:
         """
         return self.own - self.other >= Z_RISE * math.sqrt(max(1, self.own + self.other))
 
-    @property
-    def none(self) -> bool:
-        """Whether it is shown that no playbook helps: nothing is wrong, or no lesson does more than another
-        row's. Too few wrong rows show nothing.
+    def none(self, worth: float) -> bool:
+        """Return whether it is shown that no playbook gains ``worth``. Few rows show nothing, and where
+        lessons are shown to help there is something to learn, however little.
 
-        >>> Headroom(30, 0, 0, 0, 0).none, Headroom(30, 9, 8, 1, 1).none, Headroom(30, 9, 8, 2, 1).none
-        (True, True, False)
-        >>> Headroom(30, 2, 2, 0, 0).none
-        False
+        >>> [Headroom(48, 18, 16, own, 1).none(0.1) for own in (0, 1, 4)]
+        [True, True, False]
+        >>> Headroom(48, 18, 3, 0, 0).none(0.1), Headroom(48, 0, 0, 0, 0).none(0.01)
+        (False, False)
         """
-        if not self.wrong:
-            return self.rows > 0
-        return self.tried >= LEAST_WRONG and self.own <= self.other
+        return not self.shown and self.most < worth

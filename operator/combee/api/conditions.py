@@ -205,7 +205,7 @@ TABLE: dict[tuple[ConditionType, Status], tuple[Reason, ...]] = {
     (T.EVALUATOR_CALIBRATED, "Unknown"): (R.INCONCLUSIVE, R.NOT_EVALUATED),
     (T.CONVERGING, "True"): (R.IMPROVING,),
     (T.CONVERGING, "False"): (R.PLATEAU, R.PROPOSER_REPEATS, R.NOT_CONVERGING),
-    (T.CONVERGING, "Unknown"): (R.NOT_EVALUATED,),
+    (T.CONVERGING, "Unknown"): (R.NOT_EVALUATED, R.INCONCLUSIVE),
     (T.BUDGET_EXHAUSTED, "True"): (
         R.ROLLOUTS_SPENT,
         R.TOKENS_SPENT,

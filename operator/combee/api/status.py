@@ -107,7 +107,9 @@ class HeldOutStatus(Part):
 class DiagnosisStatus(Part):
     """Whether serial learning converges, which was asked before anything was learned in parallel."""
 
-    verdict: str = Field(description="Plateau, Rising, NotAbove or NoHeadroom; the first two are a go.")
+    verdict: str = Field(
+        description="Plateau, Rising, Inconclusive, NotAbove or NoHeadroom; the first three are a go."
+    )
     message: str = Field(description="What was found; without a go, with the alternative.")
     level: float = Field(description="Score of the plateau, or of the later half of the curve.")
     low: float = Field(description="Lower end of its 95 % interval.")

@@ -16,6 +16,7 @@ from combee.api.run import RunSpec
 from combee.assembly.guard import BudgetGuard
 from combee.clients.model.chat import CallRecord
 from combee.clients.model.limits import RunLimits
+from combee.plan.diagnosis import words
 from combee.plan.remaining import seconds_left
 from combee.plan.state import DataFacts, RunState, repeats
 from combee.plan.types import IterationPlan
@@ -126,6 +127,9 @@ class Meter:
             self.listener.iteration(counted)
             if says := repeats(after):
                 self.note(says)
+        found = after.diagnosis
+        if found is not None and before.diagnosis is None and found.verdict == "Inconclusive":
+            self.note(words(found))
         self.state = after
         if after.iteration in plans:
             self.planned(plans[after.iteration], after)

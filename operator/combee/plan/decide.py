@@ -120,8 +120,9 @@ def _diagnose(facts: _Facts, state: RunState) -> Plan:
     if baseline is None or state.facts is None:
         raise BugError("a diagnosis follows profile, where a serial baseline is asked for")
     if baseline.curve:
-        rows, patience = state.facts.select_rows, facts.spec.stopping.patience
-        return _diagnosed(state, of_curve(baseline.curve, state.baseline_select, rows, patience))
+        known, start = state.facts, state.baseline_select
+        rows = known.train_rows, known.select_rows, known.gate_rows
+        return _diagnosed(state, of_curve(facts.spec, start, *rows))
     inputs = {"artifact": state.artifact, PROFILE.name: facts.step(PROFILE.name, 0).name}
     step = facts.step(DIAGNOSE.name, 0, inputs=inputs)
     summary = facts.summary(step)

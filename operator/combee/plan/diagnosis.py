@@ -4,8 +4,10 @@ it found in words, and what follows from it. Pure."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import cast, get_args
 
-from combee.algo.convergence import Headroom, Point, Reading, read_curve
+from combee.algo.convergence import Headroom, Point, Reading, Verdict, due_by, read_curve
+from combee.algo.stats import detectable_gain
 from combee.api.baseline import CurvePoint
 from combee.api.run import RunSpec
 from combee.plan.frozen import frozen
@@ -26,9 +28,17 @@ TRIED_ROWS = 48
 TRIED_WRONG = 16
 """Wrong ones of these at most that it answers again, each with two lessons."""
 HEADROOM_ROLLOUTS = TRIED_ROWS + 2 * TRIED_WRONG
+WORTH = 0.10
+"""A gain that is worth learning for, where gate shows a smaller one, too: of less a few rows say nothing."""
+LEAST_REFUSED = 20
+"""Rows answered wrong and learned from, after which a text that is still the start's takes nothing in: where
+one in seven changed it, that many in a row would change nothing in fewer than 5 of 100 runs."""
 LEAST_SCORED, LEAST_EVERY = 20, 5
 GUESS = 4
 """Rollouts that an example of serial learning takes, before it is known: its own, and three replays."""
+
+
+NO_HEADROOM = "NoHeadroom"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +67,17 @@ def shape_of(spec: RunSpec, train_rows: int, select_rows: int, closing_rows: int
     scored = min(select_rows, max(LEAST_SCORED, a_round // 2))
     every = max(LEAST_EVERY, min((a_round - scored) // GUESS, train_rows // EVALUATIONS))
     return Shape(max(allowed, least), most, scored, every, allowed < least)
+
+
+def worth_of(spec: RunSpec, gate_rows: int) -> float:
+    """Return the gain below which a run is not worth starting: what the manifest aims for, or what gate can
+    show, if that is more; WORTH at most for a gate that shows only larger ones."""
+    return max(spec.stopping.target_gain, min(WORTH, detectable_gain(gate_rows)))
+
+
+def due_of(spec: RunSpec, gate_rows: int, train_rows: int, examples: int) -> float:
+    """Return the gain that is due once so many examples are learned from, as of read_curve."""
+    return due_by(worth_of(spec, gate_rows), examples, train_rows * spec.method.epochs)
 
 
 def serial_plan(spec: RunSpec, number: int, examples: int, token_factor: float) -> IterationPlan:
@@ -103,16 +124,20 @@ class Diagnosis:
     """what the run had spent when it was over."""
     unit_rollouts: int = 1
     """rollouts of one step along the curve."""
+    no_headroom: bool = False
+    """whether it is shown that no playbook helps."""
+    refused: int = 0
+    """rows answered wrong and learned from, none of which changed what agents are shown; 0 once one did."""
 
     @property
     def verdict(self) -> str:
         """NoHeadroom, or that of the curve."""
-        return "NoHeadroom" if self.headroom is not None and self.headroom.none else self.reading.verdict
+        return NO_HEADROOM if self.no_headroom else self.reading.verdict
 
     @property
     def go(self) -> bool:
-        """Whether learning in parallel may start."""
-        return self.verdict in ("Plateau", "Rising")
+        """Whether learning in parallel may start: it is not shown that no gain worth having can come."""
+        return self.verdict in ("Plateau", "Rising", "Inconclusive")
 
     @property
     def plateau_rollouts(self) -> int | None:
@@ -126,16 +151,18 @@ def wanted(spec: RunSpec) -> bool:
     return baseline is not None and (baseline.measure or bool(baseline.curve))
 
 
-def of_curve(curve: tuple[CurvePoint, ...], start: float, rows: int, patience: int) -> Diagnosis:
-    """Return what a stated curve shows. ``start``: the score of this run's start, where the curve has none at
-    0 examples; ``rows``: the held-out rows that its scores are taken to be of."""
-    points = curve_points(curve, start, rows)
+def of_curve(spec: RunSpec, start: float, train_rows: int, select_rows: int, gate_rows: int) -> Diagnosis:
+    """Return what the stated curve shows. ``start``: the score of this run's start, where the curve has none
+    at 0 examples. Its scores are taken to be of the rows of select."""
+    curve = spec.serial_baseline.curve if spec.serial_baseline is not None else ()
+    points = curve_points(curve, start, select_rows)
     seconds, examples = curve[-1].seconds, curve[-1].examples
     if curve[0].examples == 0:
         seconds -= curve[0].seconds
+    due = due_of(spec, gate_rows, train_rows, examples)
     return Diagnosis(
-        read_curve(points, patience),
-        rows,
+        read_curve(points, spec.stopping.patience, due),
+        select_rows,
         examples=examples,
         seconds_per_example=seconds / examples if examples else 0.0,
         unit_rollouts=GUESS,
@@ -154,14 +181,16 @@ def of_summary(summary: StepSummary) -> Diagnosis:
     verdict = summary.outputs["verdict"]
     return Diagnosis(
         reading=Reading(
-            "Plateau" if verdict == "Plateau" else "Rising" if verdict == "Rising" else "NotAbove",
+            cast(Verdict, verdict) if verdict in get_args(Verdict) else "NotAbove",
             counts["at"],
             *(scores[name] for name in ("start", "level", "low", "high", "gainLow")),
         ),
         rows=counts["scored"],
         headroom=Headroom(
-            *(counts[f"headroom{name}"] for name in ("Rows", "Wrong", "Tried", "Own", "Other"))
+            *(counts.get(f"headroom{name}", 0) for name in ("Rows", "Wrong", "Tried", "Own", "Other", "Both"))
         ),
+        no_headroom=verdict == NO_HEADROOM,
+        refused=counts.get("refused", 0),
         examples=counts["examples"],
         seconds_per_example=summary.seconds["serialExample"],
         rollouts=counts["rollouts"],
@@ -177,8 +206,10 @@ def refusal(diagnosis: Diagnosis) -> Outcome:
 def words(diagnosis: Diagnosis) -> str:
     """Return what was found in a sentence or two; of a no-go with the alternative."""
     reading, headroom = diagnosis.reading, diagnosis.headroom
-    if headroom is not None and headroom.none:
+    if headroom is not None and diagnosis.no_headroom:
         return _no_headroom(headroom)
+    if diagnosis.verdict == "NotAbove" and diagnosis.refused:
+        return _nothing_taken_in(diagnosis)
     after = f"after {diagnosis.examples:,} examples" + (f" and {reading.at:,} rollouts" if headroom else "")
     level = f"{reading.level:.3f} (95 % interval {reading.low:.3f} to {reading.high:.3f})"
     start = f"the start scores {reading.start:.3f} on the same {diagnosis.rows} rows"
@@ -189,8 +220,20 @@ def words(diagnosis: Diagnosis) -> str:
         return f"serial learning is level at {level} from {taken} on; {start}"
     if diagnosis.verdict == "Rising":
         return f"serial learning has risen to {level} {after} and is not level yet; {start}"
-    shown = f"serial learning is not shown to rise: {level} {after}; {start}"
-    return f"{shown}. {_alternative(diagnosis)}"
+    seen = f"{level} {after}; {start}"
+    if diagnosis.verdict == "Inconclusive":
+        return (
+            "serial learning is not shown to rise in its share of the run, and not shown to be unable to: "
+            f"{seen}. The run goes on; give more rows or a larger budget.rollouts to know beforehand"
+        )
+    return f"serial learning does not rise: {seen}. {_alternative(diagnosis)}"
+
+
+def _nothing_taken_in(diagnosis: Diagnosis) -> str:
+    return (
+        f"of {diagnosis.examples:,} examples, {diagnosis.refused:,} of them answered wrong, none changed "
+        f"what agents are shown: nothing is taken in. {_alternative(diagnosis)}"
+    )
 
 
 def _no_headroom(headroom: Headroom) -> str:
@@ -200,9 +243,10 @@ def _no_headroom(headroom: Headroom) -> str:
             "there is nothing to learn. Give harder rows, or a stricter metric"
         )
     return (
-        f"of {headroom.tried} train rows answered wrong {headroom.own} came right with a lesson made from "
-        f"their own answer and {headroom.other} with another row's: no playbook is seen to help this model. "
-        "Use another proposer or task model, or a metric that shows what a lesson changes"
+        f"of {headroom.rows} train rows {headroom.wrong} were answered wrong; of {headroom.tried} of these "
+        f"{headroom.own} came right with a lesson made from their own answer and {headroom.other} with "
+        f"another row's, so that lessons add {headroom.most:.3f} at most (at 5 %). Use another proposer or "
+        "task model, or a metric that shows what a lesson changes"
     )
 
 

@@ -232,12 +232,14 @@ class HeadroomRecord(Model):
     """Of the tried: right with a lesson made from their own answer."""
     other: Count
     """Of the tried: right with another row's lesson."""
+    both: Count = 0
+    """Of the tried: right with either; 0 in results of older versions."""
 
 
 class DiagnosisRecord(Model):
     """Whether serial learning converges, which was asked before anything was learned in parallel."""
 
-    verdict: Literal["Plateau", "Rising", "NotAbove", "NoHeadroom"]
+    verdict: Literal["Plateau", "Rising", "NotAbove", "NoHeadroom", "Inconclusive"]
     go: bool
     """Whether parallel learning was started."""
     words: str

@@ -18,11 +18,16 @@ from typing import Any
 from combee.algo.convergence import Headroom, Point, Reading, paired_error, promising, read_curve
 from combee.errors import TransientError
 from combee.methods.protocol import Rendered
+from combee.methods.verification import Known
 from combee.plan.diagnosis import (
     GUESS,
+    LEAST_REFUSED,
+    NO_HEADROOM,
     Shape,
+    due_of,
     serial_plan,
     shape_of,
+    worth_of,
 )
 from combee.plan.types import IterationPlan, RoleUsage, Step, StepSummary, add_usage
 from combee.records import Example
@@ -66,13 +71,14 @@ async def run_diagnose(context: WorkContext, step: Step) -> StepSummary:
         step,
         context.asker(),
         shape,
+        (counts["gate"], counts["train"]),
         select[: shape.scored],
         profile.scores.get("tokenFactor", 1.0),
         artifact,
     )
     headroom = await headroom_of(context, serial.asker, artifact, serial.token_factor)
     await serial.begin(context, profile)
-    if not headroom.none:
+    if not headroom.none(worth_of(context.spec, counts["gate"])):
         await serial.learn(context, headroom)
     return await _write(context, step, serial, headroom, started)
 
@@ -95,6 +101,8 @@ class _Serial:
     asker: Asker
     """of headroom test and evaluations; the steps' calls are in their receipts."""
     shape: Shape
+    rows: tuple[int, int]
+    """of gate, and of train."""
     select: list[Example]
     token_factor: float
     artifact: Any
@@ -104,6 +112,10 @@ class _Serial:
     finished: list[StepSummary] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     start: dict[str, float] = field(default_factory=dict)
+    latest: dict[str, Known] = field(default_factory=dict)
+    """what each row of select scored last."""
+    texts: list[str] = field(default_factory=list)
+    """what agents were shown at each point."""
     headroom_rollouts: int = 0
     most_rollouts: int = GUESS
     """that an example took."""
@@ -116,7 +128,17 @@ class _Serial:
     @property
     def reading(self) -> Reading:
         """What the curve shows so far."""
-        return read_curve(self.points, self.context.spec.stopping.patience)
+        spec, (gate, train) = self.context.spec, self.rows
+        due = due_of(spec, gate, train, self.examples)
+        few = self.texts[-1] == self.texts[0] and self.refused < LEAST_REFUSED
+        return read_curve(self.points, spec.stopping.patience, 0.0 if few else due)
+
+    @property
+    def refused(self) -> int:
+        """The rows answered wrong and learned from while no text differed from the start's; else 0."""
+        if len(set(self.texts)) > 1:
+            return 0
+        return sum(not one.counts["correct"] and not one.counts["failed"] for one in self.finished)
 
     async def begin(self, context: WorkContext, profile: StepSummary) -> None:
         """Put down the start of the curve, which profile scored; an earlier version left no scores."""
@@ -140,7 +162,7 @@ class _Serial:
             if self.examples == before:
                 return
             await self.score(context)
-            if self.reading.verdict == "Plateau":
+            if self.reading.verdict == "Plateau" or self.refused >= LEAST_REFUSED:
                 return
             goes_on = promising(self.points, headroom)
             cap = self.shape.most_rollouts if goes_on else self.shape.no_go_rollouts
@@ -153,14 +175,21 @@ class _Serial:
         """Add a point to the curve. ``known``: scores that are not asked for again, by row."""
         shown = context.rendered(self.artifact).shown
         stage = f"select after {self.examples}"
-        kept = {row.id: ((known or {})[row.id], None) for row in self.select if row.id in (known or {})}
+        if self.texts and shown.text == self.texts[-1]:
+            kept = self.latest
+        else:
+            kept = {row.id: ((known or {})[row.id], None) for row in self.select if row.id in (known or {})}
         scored = await evaluate(context, self.asker, self.select, shown, stage=stage, known=kept)
         scores = scored.by_id
+        self.latest = {name: (score, None) for name, score in scores.items()}
         self.start = self.start or scores
+        self.texts.append(shown.text)
         score = sum(scores.values()) / len(scores)
-        at = self.spent - self.headroom_rollouts if self.points else 0
-        error = paired_error([scores[name] - self.start[name] for name in scores]) if self.points else None
-        self.points.append(Point(at, score, len(scores), error))
+        # Calls that were never sent cost nothing, and a curve goes on all the same.
+        at = max(self.spent - self.headroom_rollouts, self.points[-1].at + 1) if self.points else 0
+        differences = [scores[name] - self.start[name] for name in scores]
+        error = 0.0 if shown.text == self.texts[0] else paired_error(differences)
+        self.points.append(Point(at, score, len(scores), error if self.points else None))
 
     async def _one(self) -> None:
         """Learn from the next example, by the very steps of an iteration. A lost example teaches nothing, and
@@ -217,6 +246,7 @@ class _Serial:
 async def _write(
     context: WorkContext, step: Step, serial: _Serial, headroom: Headroom, started: float
 ) -> StepSummary:
+    no_headroom = headroom.none(worth_of(context.spec, serial.rows[0]))
     whole, own_seconds = await _calls(serial), modelled_seconds(serial.asker.rows, context.slots)
     reading = serial.reading
     counted = serial.asker.counts() | {"rollouts": serial.spent}
@@ -240,7 +270,7 @@ async def _write(
         step=step.name,
         kind=step.kind,
         outputs={
-            "verdict": reading.verdict,
+            "verdict": NO_HEADROOM if no_headroom else reading.verdict,
             "diagnosis": await put_json(context, measured),
             "record": await put_json(context, record),
             "calls": await context.store.aput_blob(whole.encode()),
@@ -250,6 +280,7 @@ async def _write(
             "at": reading.at,
             "examples": serial.examples,
             "scored": len(serial.select),
+            "refused": serial.refused,
             **{f"headroom{name.title()}": value for name, value in asdict(headroom).items()},
         },
         scores={

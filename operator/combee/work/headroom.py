@@ -52,7 +52,8 @@ async def headroom_of(
     reflected = any(row.role == "proposer" for row in asker.rows)
     tried = [one for one in wrong if one[2] is not None][:TRIED_WRONG] if reflected else []
     helped = await _helped(context, asker, tried, start, better=better)
-    return Headroom(len(good), len(wrong), len(helped), sum(a for a, _ in helped), sum(b for _, b in helped))
+    own, other = (sum(pair[place] for pair in helped) for place in (0, 1))
+    return Headroom(len(good), len(wrong), len(helped), own, other, both=sum(map(all, helped)))
 
 
 async def _helped(

@@ -38,7 +38,44 @@ def test_a_flat_curve_is_rarely_called_risen() -> None:
         scores = draw.binomial(200, 0.6, size=6) / 200
         points = [Point(50 * place, float(score), 200) for place, score in enumerate(scores)]
         verdicts.append(read_curve(points, PATIENCE).verdict)
-    assert sum(verdict != "NotAbove" for verdict in verdicts) <= 0.06 * len(verdicts)
+    assert sum(verdict in ("Rising", "Plateau") for verdict in verdicts) <= 0.06 * len(verdicts)
+
+
+def test_a_curve_that_gains_what_is_due_is_rarely_called_unable_to() -> None:
+    """At the very bound, at which a look is hardest: fewer than 5 of 100, beside chance in 1,000 curves."""
+    stopped = 0
+    for seed in range(1000):
+        draw = np.random.default_rng([seed, 2])
+        right = draw.random(150) < 0.6
+        after = np.where(draw.random(150) < 0.3, draw.random(150) < 0.6 + 0.05 / 0.3, right)
+        gain = after.astype(float) - right
+        points = [
+            Point(0, float(np.mean(right)), 150),
+            Point(50, float(np.mean(after)), 150, paired_error(gain.tolist())),
+        ]
+        stopped += read_curve(points, PATIENCE, due=0.05).verdict == "NotAbove"
+    assert stopped <= 0.05 * 1000, stopped
+
+
+def test_a_text_that_is_still_the_start_s_gains_nothing() -> None:
+    points = [Point(0, 0.6, 40), Point(30, 0.6, 40, error=0.0), Point(60, 0.6, 40, error=0.0)]
+    assert read_curve(points, PATIENCE, due=0.01).verdict == "NotAbove"
+    assert read_curve(points, PATIENCE).verdict == "Inconclusive"
+
+
+@pytest.mark.parametrize(("gain", "most"), [(0.1, 0.05), (0.2, 0.01)])
+def test_headroom_that_is_there_is_rarely_called_none(gain: float, most: float) -> None:
+    """Lessons that add ``gain`` to a score of 0.65, by 48 rows of which up to 16 wrong ones are tried."""
+    none = 0
+    for seed in range(2000):
+        draw = np.random.default_rng([seed, 3])
+        wrong = int(draw.binomial(48, 0.35))
+        tried = min(wrong, 16)
+        other = draw.random(tried) < 0.05
+        own = other | (draw.random(tried) < gain / 0.35 / 0.95)
+        counts = (int(np.sum(flags)) for flags in (own, other, own & other))
+        none += Headroom(48, wrong, tried, *counts).none(0.1)
+    assert none <= most * 2000, none
 
 
 @st.composite
@@ -62,7 +99,7 @@ def test_a_reading_is_of_its_curve(points: list[Point], patience: int) -> None:
         assert sum(point.at > found.at for point in points) >= patience
     else:
         assert found.at == points[-1].at
-    assert (found.verdict == "NotAbove") or found.gain_low > 0
+    assert (found.verdict in ("NotAbove", "Inconclusive")) != (found.gain_low > 0)
 
 
 @given(curves(2))
@@ -82,9 +119,10 @@ def test_the_unit_of_the_axis_does_not_matter(points: list[Point], patience: int
 
 @given(curves(2), st.integers(1, 5))
 def test_the_start_scored_higher_never_makes_a_gain(points: list[Point], patience: int) -> None:
-    assume(read_curve(points, patience).verdict == "NotAbove")
+    nothing = ("NotAbove", "Inconclusive")
+    assume(read_curve(points, patience).verdict in nothing)
     higher = [replace(points[0], score=1.0), *points[1:]]
-    assert read_curve(higher, patience).verdict == "NotAbove"
+    assert read_curve(higher, patience).verdict in nothing
 
 
 def test_what_cannot_be_a_curve_is_refused() -> None:
@@ -95,7 +133,7 @@ def test_what_cannot_be_a_curve_is_refused() -> None:
 
 def test_the_same_rows_show_what_different_ones_do_not() -> None:
     points = [Point(0, 0.5, 40), Point(20, 0.65, 40), Point(40, 0.65, 40)]
-    assert read_curve(points, 3).verdict == "NotAbove"
+    assert read_curve(points, 3).verdict == "Inconclusive"
     error = paired_error([1.0] * 6 + [0.0] * 34)
     paired = [points[0], *(replace(point, error=error) for point in points[1:])]
     assert read_curve(paired, 3).verdict == "Rising"
@@ -113,15 +151,18 @@ def headrooms(draw: st.DrawFn) -> Headroom:
     wrong = draw(st.integers(0, 40))
     tried = draw(st.integers(0, wrong))
     rows = draw(st.integers(max(1, wrong), 60))
-    return Headroom(rows, wrong, tried, draw(st.integers(0, tried)), draw(st.integers(0, tried)))
+    own, other = draw(st.integers(0, tried)), draw(st.integers(0, tried))
+    both = draw(st.integers(max(0, own + other - tried), min(own, other)))
+    return Headroom(rows, wrong, tried, own, other, both)
 
 
-@given(headrooms())
-def test_headroom_is_a_share_of_what_is_wrong(found: Headroom) -> None:
+@given(headrooms(), st.floats(0.01, 1))
+def test_headroom_is_a_share_of_what_is_wrong(found: Headroom, worth: float) -> None:
     assert abs(found.gain) <= found.wrong / found.rows + 1e-9
-    if found.none:
-        assert found.gain <= 0
-    if found.own < found.tried:
+    if found.none(worth):
+        assert found.gain < worth and not found.shown
+        assert found.none(min(1.0, 2 * worth))
+    if found.tried and found.own + found.other - found.both < found.tried:
         better = replace(found, own=found.own + 1)
-        assert better.gain > found.gain
-        assert found.none or not better.none
+        assert better.gain > found.gain and better.most >= found.most - 1e-9
+        assert found.none(worth) or not better.none(worth)

@@ -32,6 +32,7 @@ from combee.plan.diagnosis import (
     of_summary,
     shape_of,
     words,
+    worth_of,
 )
 from combee.plan.preview import DataShape, preview
 from combee.plan.remaining import seconds_left
@@ -112,13 +113,33 @@ def test_without_a_baseline_and_with_given_plans_nothing_is_asked() -> None:
     assert decided(spec_of({"measure": True}), profiled(), given_iterations=1).freeze is not None
 
 
-@pytest.mark.parametrize("counts", [{}, {"headroomOwn": 1}, {"headroomWrong": 0, "headroomTried": 0}])
-def test_a_no_go_ends_the_run_with_the_alternative(counts: dict[str, int]) -> None:
-    plan = decided(spec_of({"measure": True}), profiled(), diagnosed("NotAbove", **counts))
+@pytest.mark.parametrize(
+    ("verdict", "counts"),
+    [
+        ("NotAbove", {}),
+        ("NotAbove", {"refused": 20}),
+        ("NoHeadroom", {"headroomOwn": 1}),
+        ("NoHeadroom", {"headroomWrong": 0, "headroomTried": 0}),
+    ],
+)
+def test_a_no_go_ends_the_run_with_the_alternative(verdict: str, counts: dict[str, int]) -> None:
+    plan = decided(spec_of({"measure": True}), profiled(), diagnosed(verdict, **counts))
     assert plan.outcome is not None and plan.outcome.name == "NothingBetter"
     assert plan.outcome.reason.startswith("NotConverging: ")
     assert any(word in plan.outcome.reason for word in ("proposer", "harder rows"))
     assert plan.state.diagnosis is not None and not plan.state.diagnosis.go
+
+
+def test_what_is_inconclusive_goes_on_and_is_said() -> None:
+    plan = decided(spec_of({"measure": True}), profiled(), diagnosed("Inconclusive"))
+    assert plan.freeze is not None and plan.state.diagnosis.go
+    assert "not shown to be unable to" in words(plan.state.diagnosis)
+
+
+@pytest.mark.parametrize(("gate", "aimed", "worth"), [(20, 0.01, 0.1), (900, 0.01, 0.0352), (900, 0.3, 0.3)])
+def test_what_is_worth_learning_for_is_what_gate_can_show(gate: int, aimed: float, worth: float) -> None:
+    spec = spec_of({"measure": True}, stopping={"targetGain": aimed})
+    assert worth_of(spec, gate) == pytest.approx(worth, abs=1e-3)
 
 
 def test_a_failed_diagnosis_fails_the_run() -> None:
@@ -155,8 +176,24 @@ def test_a_stated_curve_is_read_without_running_anything() -> None:
     diagnosis = plan.state.diagnosis
     assert diagnosis.verdict == "Plateau" and diagnosis.plateau_rollouts == 30 * GUESS
     assert diagnosis.seconds_per_example == 2.0
-    flat = decided(spec_of(stated([(at, 0.5) for at, _ in LEVEL])), profiled())
-    assert flat.outcome.name == "NothingBetter" and "State a curve" in flat.outcome.reason
+
+
+def flat(to: int) -> list[tuple[int, float]]:
+    return [(at * to // 60, 0.5) for at, _ in LEVEL]
+
+
+def test_a_stated_curve_that_is_flat_to_the_end_of_train_is_a_no_go_where_the_rows_show_it() -> None:
+    large = replace(profiled(), counts={"train": 500, "select": 900, "gate": 150, "rollouts": 900})
+    ended = decided(spec_of(stated(flat(500))), large)
+    assert ended.outcome.name == "NothingBetter" and "State a curve" in ended.outcome.reason
+
+
+@pytest.mark.parametrize(("to", "select"), [(60, 900), (500, 60)])
+def test_a_flat_curve_of_few_rows_or_of_a_short_way_shows_nothing(to: int, select: int) -> None:
+    few = replace(profiled(), counts={"train": 500, "select": select, "gate": 150, "rollouts": select})
+    plan = decided(spec_of(stated(flat(to))), few)
+    assert plan.freeze is not None and plan.state.diagnosis.verdict == "Inconclusive"
+    assert "goes on" in words(plan.state.diagnosis)
 
 
 def test_a_curve_without_a_start_begins_with_the_start_of_this_run() -> None:
@@ -207,6 +244,18 @@ def test_on_a_cluster_a_no_go_ends_the_run_and_says_so_in_a_condition() -> None:
     assert {"Diagnosed", "NothingBetter"} <= events
 
 
+def test_on_a_cluster_what_is_inconclusive_goes_on_with_a_warning() -> None:
+    before = ticked(cluster_bench.done("profile"))[0].memory
+    outputs = {"verdict": "Inconclusive", "diagnosis": "D"}
+    job = cluster_bench.done("diagnose", summary=cluster_bench.summary("diagnose", outputs=outputs))
+    plan, status = ticked(job, before=before)
+    assert plan.freeze is not None and plan.outcome is None
+    (converging,) = (one for one in status.conditions if one.type.value == "Converging")
+    assert (converging.status, converging.reason) == ("Unknown", "Inconclusive")
+    (event,) = (one for one in happenings(RunStatus(), status) if one.reason == "Diagnosed")
+    assert event.type == "Warning" and "not shown to be unable to" in event.message
+
+
 rows = st.integers(20, 5000)
 
 
@@ -228,7 +277,7 @@ def test_what_it_may_take_is_a_share_of_the_run(
 
 
 def test_every_verdict_has_words() -> None:
-    for verdict in ("Plateau", "Rising", "NotAbove"):
+    for verdict in ("Plateau", "Rising", "NotAbove", "Inconclusive"):
         said = words(of_summary(diagnosed(verdict)))
         assert "0.720" in said and "0.520" in said
     few = replace(of_summary(diagnosed("NotAbove")), headroom=Headroom(48, 2, 2, 0, 0))

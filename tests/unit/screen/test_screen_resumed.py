@@ -11,10 +11,12 @@ import pytest
 from test_screen import PLAN
 
 from combee.algo.budget import Limits, Spend
+from combee.algo.convergence import Reading, Verdict
 from combee.assembly.guard import BudgetGuard
 from combee.assembly.manifest import read_run
 from combee.cli.screen import Screen
 from combee.local.meter import Meter
+from combee.plan.diagnosis import Diagnosis
 from combee.plan.state import DataFacts, RunState
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "formula.yaml"
@@ -34,6 +36,19 @@ def test_the_primary_limit_comes_first(meter: tuple[Meter, io.StringIO]) -> None
     it, _ = meter
     it.guard.limits = Limits(rollouts=4000, tokens=1_000_000, money=2.5, primary="money")
     assert it.screen_state().budget == "money 0.0/2.5, rollouts 0/4,000, tokens 0/1,000,000"
+
+
+@pytest.mark.parametrize(("verdict", "lines"), [("Inconclusive", 1), ("Rising", 0)])
+def test_a_diagnosis_that_is_inconclusive_is_said_once(
+    meter: tuple[Meter, io.StringIO], verdict: Verdict, lines: int
+) -> None:
+    it, said = meter
+    reading = Reading(verdict, 100, 0.6, 0.62, 0.5, 0.7, -0.05)
+    before, after = RunState(), RunState(phase="Learning", diagnosis=Diagnosis(reading, 56))
+    for states in ((before, after), (after, after)):
+        it.moved(*states, {})
+    assert len(said.getvalue().splitlines()) == lines
+    assert ("not shown to be unable to" in said.getvalue()) == bool(lines)
 
 
 def test_iterations_of_an_earlier_session_have_their_numbers_and_sizes(

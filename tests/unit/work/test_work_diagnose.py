@@ -59,7 +59,7 @@ def executor(law: Law, known: dict[bytes, Any]) -> tuple[LocalExecutor, list[Wat
 WORLDS = {
     "no lesson is ever recovered": Law(recovery=0.0),
     "every rule is stated wrongly": Law(misled_share=1.0),
-    "calls carry nothing": Law(capacity=0.05, root_capacity=0.05),
+    "calls carry nothing": Law(capacity=0.001, root_capacity=0.001),
 }
 
 

@@ -53,7 +53,8 @@ def _worked(before: RunStatus, after: RunStatus) -> Iterator[Happening]:
         score, rows = f"{after.held_out.baseline:.3f}", after.held_out.select_rows
         yield Happening("Normal", "Profiled", f"the start scores {score} on {rows} select rows")
     if after.diagnosis is not None and before.diagnosis is None:
-        yield Happening("Normal", "Diagnosed", after.diagnosis.message)
+        unsure = after.diagnosis.verdict == "Inconclusive"
+        yield Happening("Warning" if unsure else "Normal", "Diagnosed", after.diagnosis.message)
     reported = {record.iteration for record in before.history}
     for record in after.history:
         if record.iteration not in reported:

@@ -236,6 +236,8 @@ def _converging(spec: RunSpec, memory: Memory) -> Stand:
         return "Unknown", R.NOT_EVALUATED, "there is no heldOut, so nothing is scored"
     if state.best is None or state.last_select is None:
         return "Unknown", R.NOT_EVALUATED, "heldOut was not scored yet"
+    if state.diagnosis is not None and state.diagnosis.verdict == "Inconclusive" and not state.evaluated_at:
+        return "Unknown", R.INCONCLUSIVE, words(state.diagnosis)
     count, best = state.evaluations_since_best, f"{state.best.select:.3f}"
     if count >= patience:
         return "False", R.PLATEAU, f"{count} evaluations without a better score than {best}"
