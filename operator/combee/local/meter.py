@@ -127,9 +127,9 @@ class Meter:
             self.listener.iteration(counted)
             if says := repeats(after):
                 self.note(says)
-        found = after.diagnosis
-        if found is not None and before.diagnosis is None and found.verdict == "Inconclusive":
-            self.note(words(found))
+        diagnosis = after.diagnosis
+        if diagnosis is not None and before.diagnosis is None and diagnosis.verdict == "Inconclusive":
+            self.note(words(diagnosis))
         self.state = after
         if after.iteration in plans:
             self.planned(plans[after.iteration], after)

@@ -249,12 +249,7 @@ async def _write(
     no_headroom = headroom.none(worth_of(context.spec, serial.rows[0]))
     whole, own_seconds = await _calls(serial), modelled_seconds(serial.asker.rows, context.slots)
     reading = serial.reading
-    counted = serial.asker.counts() | {"rollouts": serial.spent}
-    for one in serial.finished:
-        learned = json.loads(await context.store.aget_blob(one.outputs["record"]))
-        for name in ("repaired", "lost", Fate.CUT, Fate.UNPARSABLE):
-            if number := learned.get(name, 0):
-                counted[name] = counted.get(name, 0) + number
+    counted = await _counted(context, serial)
     record = happened({DIAGNOSE.name: whole.rows}, context.slots) | counted
     for stage in record["stages"]:
         if stage["stage"] == SERIAL:
@@ -295,6 +290,17 @@ async def _write(
         },
     )
     return await write_receipt(context, summary)
+
+
+async def _counted(context: WorkContext, serial: _Serial) -> dict[str, int]:
+    """Return what is counted of all asks, those of serial learning's steps included."""
+    counted = serial.asker.counts() | {"rollouts": serial.spent}
+    for one in serial.finished:
+        learned = json.loads(await context.store.aget_blob(one.outputs["record"]))
+        for name in ("repaired", "lost", Fate.CUT, Fate.UNPARSABLE):
+            if number := learned.get(name, 0):
+                counted[name] = counted.get(name, 0) + number
+    return counted
 
 
 async def _calls(serial: _Serial) -> Asker:
