@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from combee.algo.budget import Limits, Spend
 from combee.algo.calibration import Calibration, read_figures
+from combee.algo.parallelism import Load
 from combee.algo.stats import can_ever_detect
 from combee.api.run import RunSpec
 from combee.errors import BugError
@@ -121,6 +122,10 @@ class RunState:
     """how long profile and the last iteration took; 0 where they are not done, or an earlier version did not
     say."""
     token_factor: float = 1.0
+    load: Load = field(default_factory=Load)
+    """what the calls of all iterations took that say so: an earlier version did not."""
+    load_iterations: int = 0
+    """how many these are."""
     repeating: int = 0
     """iterations in a row, up to the last one, in which nothing that was proposed was new."""
     repeating_examples: int = 0
@@ -201,6 +206,9 @@ def after_iteration(state: RunState, plan: IterationPlan, summary: StepSummary) 
         iteration_seconds=used.wall_clock_seconds,
         token_factor=summary.scores.get("tokenFactor", state.token_factor),
     )
+    if "busy" in summary.seconds:
+        seconds = (summary.seconds[name] for name in ("busy", "path", "modelled"))
+        state = replace(state, load=state.load + Load(*seconds), load_iterations=state.load_iterations + 1)
     if weights := edit_weights(summary):
         state = replace(state, edit_weights=weights)
     return _ranked(_repeated(state, plan, summary), plan, summary)

@@ -55,3 +55,14 @@ def scheduled_seconds(rows: Iterable[CallRow], slots: int) -> dict[str, float]:
 def modelled_seconds(rows: Iterable[CallRow], slots: int) -> float:
     """Return how many seconds the recorded calls take on ``slots``."""
     return sum(scheduled_seconds(rows, slots).values())
+
+
+def load_seconds(steps: Iterable[Sequence[CallRow]], slots: int) -> dict[str, float]:
+    """Return what the recorded calls of steps, which follow each other, take on the slots (``modelled``), one
+    after the other (``busy``) and on as many slots as there are calls (``path``)."""
+    took = {"modelled": 0.0, "busy": 0.0, "path": 0.0}
+    for rows in steps:
+        took["modelled"] += modelled_seconds(rows, slots)
+        took["busy"] += sum(row.seconds for row in rows)
+        took["path"] += modelled_seconds(rows, max(1, len(rows)))
+    return {name: round(seconds, 6) for name, seconds in took.items()}

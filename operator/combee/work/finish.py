@@ -24,7 +24,7 @@ from combee.plan.types import EDIT, IterationPlan, Step, StepSummary, add_usage
 from combee.records import Reflection, Trajectory
 from combee.steps import FINISH, KINDS, MAP, PROFILE, REDUCE
 from combee.work.asker import Asker, CallRow, decode_rows
-from combee.work.callgraph import modelled_seconds
+from combee.work.callgraph import load_seconds, modelled_seconds
 from combee.work.context import (
     WorkContext,
     get_lines,
@@ -246,7 +246,7 @@ async def _write(context: WorkContext, step: Step, iteration: _Iteration) -> Ste
     usage = add_usage(*(receipt.usage for receipt in inputs.receipts), asker.usage())
     text = iteration.rendered.shown.text
     by_step = await _recorded(context, iteration)
-    modelled, rows = _modelled(by_step.values(), context.slots), list(chained(*by_step.values()))
+    took, rows = load_seconds(by_step.values(), context.slots), list(chained(*by_step.values()))
     walls = {**_step_walls(inputs.receipts), step.kind: context.clock() - iteration.started}
     wall = round(sum(walls.values()), 6)
     learned = [_without_select(step_rows) for step_rows in by_step.values()]
@@ -254,7 +254,7 @@ async def _write(context: WorkContext, step: Step, iteration: _Iteration) -> Ste
     record = {
         **_record(context, iteration, sum(role.tokens for role in usage.values()), rows),
         **happened(by_step, context.slots),
-        "modelledSeconds": modelled,
+        "modelledSeconds": took["modelled"],
         "wallSeconds": wall,
         "stepSeconds": {name: round(seconds, 6) for name, seconds in walls.items()},
     }
@@ -286,7 +286,7 @@ async def _write(context: WorkContext, step: Step, iteration: _Iteration) -> Ste
             "train": iteration.total("correct") / max(1, iteration.total("examples")),
         },
         usage=usage,
-        seconds={"wall": wall, "modelled": modelled},
+        seconds={"wall": wall, **took},
         observations=((plan.batch_size, _modelled(learned, context.slots)),),
     )
     return await write_receipt(context, summary)

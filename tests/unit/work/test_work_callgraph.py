@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from combee.work.asker import Asker, CallRow, decode_rows
-from combee.work.callgraph import graph_of, modelled_seconds, scheduled_seconds
+from combee.work.callgraph import graph_of, load_seconds, modelled_seconds, scheduled_seconds
 
 
 def call(stage: str, chain: int, seconds: float, *after: int) -> CallRow:
@@ -35,3 +35,10 @@ def test_what_a_chain_waits_for_is_kept_with_its_calls() -> None:
         ("leaf", 1): (7,),
     }
     assert scheduled_seconds(read, 8) == scheduled_seconds([*MAP, *LEAVES], 8)
+
+
+def test_what_the_calls_of_an_iteration_took_is_added_up_over_its_steps() -> None:
+    steps = [[*MAP, *LEAVES], [call("merge", 0, 1.0), call("merge", 1, 3.0)], []]
+    assert load_seconds(steps, 1) == {"modelled": 16.0, "busy": 16.0, "path": 6.0 + 3.0}
+    assert load_seconds(steps, 8) == {"modelled": 9.0, "busy": 16.0, "path": 9.0}
+    assert load_seconds([], 8) == {"modelled": 0.0, "busy": 0.0, "path": 0.0}

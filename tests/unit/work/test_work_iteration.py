@@ -85,6 +85,8 @@ async def test_an_iteration_is_charged_for_every_call_of_its_steps(tmp_path: Pat
     assert calls == len(model.asked) > sum(u.calls for one in before for u in one.usage.values())
     assert tokens == 15 * calls
     assert done.counts["rollouts"] == done.usage["task"].calls > 24
+    assert done.seconds["busy"] == pytest.approx(0.001 * calls)
+    assert 0.001 < done.seconds["path"] <= done.seconds["modelled"] < done.seconds["busy"]
 
 
 async def test_what_is_observed_of_an_iteration_is_its_critical_path_with_its_slowest_call(
