@@ -119,6 +119,22 @@ class DiagnosisStatus(Part):
     rollouts: int = Field(default=0, ge=0, description="What the diagnosis took; in spend, too.")
 
 
+class ShapeStatus(Part):
+    """The shape of parallelism that fits the run, and what it can bring."""
+
+    name: str = Field(description="Candidate, Task or Hybrid.")
+    reason: str = Field(default="", description="Why it fits.")
+    advice: str = Field(default="", description="What to do; empty where nothing is to be done.")
+    iterations: int = Field(default=0, ge=0, description="Iterations it was measured over; 0: expected.")
+    slots: int = Field(ge=1, description="Calls that can be in flight at once.")
+    utilisation: float = Field(description="Share of the slots that was busy.")
+    speed_up: float = Field(description="Times as fast as its calls one after the other.")
+    ceiling: float = Field(description="The same on any number of slots, at most.")
+    beside: float = Field(description="Times as fast as in turn that such runs are side by side, at most.")
+    rejected: dict[str, str] = Field(default_factory=dict, description="Why each other shape does not fit.")
+    invalidated_by: tuple[str, ...] = Field(default=(), description="When the figures do not hold.")
+
+
 class GateStatus(Part):
     """The one look at the gate rows."""
 
@@ -210,6 +226,9 @@ class RunStatus(Part):
     gain: float | None = Field(default=None, description="Best score on select minus the start's.")
     diagnosis: DiagnosisStatus | None = Field(
         default=None, description="What serial learning showed; absent without spec.serialBaseline."
+    )
+    shape: ShapeStatus | None = Field(
+        default=None, description="Shape of parallelism that fits; absent before the data is counted."
     )
     gate: GateStatus | None = Field(default=None, description="The one look at the gate rows.")
     test_score: float | None = Field(default=None, description="Score on test, at the very end.")

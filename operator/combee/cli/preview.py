@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import textwrap
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -16,6 +17,7 @@ from combee.local.session import Prepared, prepare, preview_here
 from combee.local.sources import parse_stand_ins
 from combee.plan.diagnosis import HEADROOM_ROLLOUTS
 from combee.plan.preview import Batch, Preview
+from combee.report.shape import lines as shape_lines
 from combee.report.text import amount, price
 
 
@@ -42,6 +44,8 @@ def next_command(path: Path, flags: StandInFlags, prepared: Prepared) -> str:
 
 
 LISTED = 12
+WIDTH = 80
+"""of a wrapped text, in columns."""
 
 
 def shown_as(name: str, next_command: str, shown: Preview, *, as_json: bool) -> str:
@@ -71,6 +75,7 @@ def shown_as(name: str, next_command: str, shown: Preview, *, as_json: bool) -> 
         *_diagnosis(shown),
         *_held_out(shown),
         f"hardware                          {shown.hardware}",
+        *_shape(shown),
         "",
     ]
     lines += [f"warning: {warning}" for warning in shown.all_warnings]
@@ -104,6 +109,16 @@ def _diagnosis(shown: Preview) -> list[str]:
         f"diagnosis of serial learning      {HEADROOM_ROLLOUTS} to {most} rollouts on top: can a playbook",
         f"                                  help, does serial learning rise? A no by {no_go} ends the run",
     ]
+
+
+def _shape(shown: Preview) -> list[str]:
+    """Return the shape of the run's parallelism, what was rejected and what it can bring, wrapped."""
+    if shown.shape is None:
+        return []
+    (_, head), *more = shape_lines(shown.shape)
+    texts = [head, *(f"{what}: {words}" for what, words in more)]
+    first, *rest = (line for text in texts for line in textwrap.wrap(text, WIDTH))
+    return [f"{'shape of parallelism, expected':<34}{first}", *(f"{'':<34}{line}" for line in rest)]
 
 
 def _held_out(shown: Preview) -> list[str]:

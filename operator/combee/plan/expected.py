@@ -15,6 +15,7 @@ from combee import strategies
 from combee.algo.delay import Observation, fit_iteration_time
 from combee.algo.latency import H200
 from combee.algo.laws import T_ITER, Law
+from combee.algo.parallelism import Load
 from combee.api.run import RunSpec
 from combee.methods.protocol import Iteration
 from combee.methods.registry import method_of
@@ -45,9 +46,17 @@ class Pace:
         >>> Pace(alone=0.01, beside=0.001).seconds((20, 100), slots=10)
         4.0
         """
+        chains, _ = stage
+        return self.chain_seconds(stage, slots) * max(1.0, chains / slots)
+
+    def chain_seconds(self, stage: Stage, slots: int) -> float:
+        """Return what one chain of a stage takes beside the others.
+
+        >>> Pace(alone=0.01, beside=0.001).chain_seconds((20, 100), slots=10)
+        2.0
+        """
         chains, tokens = stage
-        together = min(chains, slots)
-        return tokens * (self.alone + self.beside * together) * max(1.0, chains / slots)
+        return tokens * (self.alone + self.beside * min(chains, slots))
 
 
 def expected_law(spec: RunSpec, state: RunState) -> tuple[Law, bool]:
@@ -61,6 +70,19 @@ def expected_law(spec: RunSpec, state: RunState) -> tuple[Law, bool]:
     # Two sizes or more, and each takes some time, so there is a line.
     assert line is not None
     return Law(T_ITER, line.c0, 1.0, line.c1, 0), pace.measured
+
+
+def expected_load(spec: RunSpec, state: RunState, size: int) -> tuple[Load, bool]:
+    """Return what the calls of an iteration of ``size`` examples are expected to take, the scoring of select
+    among them, and whether profile's calls were there to tell their pace."""
+    pace, (slots, _) = pace_of(spec, state), hardware_slots(spec)
+    select = state.facts.select_rows if state.facts is not None else 0
+    scored = [(float(select), pace.answer_tokens)] if select else []
+    load = Load()
+    for stage in (*stages(spec, size, pace), *scored):
+        chain = pace.chain_seconds(stage, slots)
+        load += Load(stage[0] * chain, chain, pace.seconds(stage, slots))
+    return load, pace.measured
 
 
 def pace_of(spec: RunSpec, state: RunState) -> Pace:

@@ -39,6 +39,7 @@ from combee.plan.lengths import (
     verdict_prompt,
 )
 from combee.plan.money import money_of
+from combee.plan.parallelism import Parallelism, parallelism_of
 from combee.plan.state import DataFacts, RunState, limits_of
 from combee.plan.types import RoleUsage
 
@@ -126,6 +127,8 @@ class Preview:
     """what discipline Strict would refuse, in sentences."""
     hardware: str = ""
     """what the task model and the proposer run on, and whether they share it."""
+    shape: Parallelism | None = None
+    """the shape that is expected to fit; None without rows to learn from."""
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
@@ -183,6 +186,7 @@ def preview(spec: RunSpec, shape: DataShape) -> Preview:
         unstated=() if refused else advice(spec),
         refused=str(refused[1]) if refused is not None else facts.refusal if spec.rolls_out else "",
         hardware=hardware(spec),
+        shape=parallelism_of(spec, RunState(phase="Learning", facts=facts)),
     )
 
 

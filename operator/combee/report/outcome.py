@@ -18,6 +18,7 @@ from combee.api.run import Batching, PromptLearningRun
 from combee.methods.protocol import OVER_BUDGET, EntryView, Rendered
 from combee.plan.batching import ITERATIONS, Delay, delay_of
 from combee.plan.money import money_of
+from combee.plan.parallelism import parallelism_of
 from combee.plan.state import DataFacts, RunState, after_iteration, after_profile
 from combee.plan.types import EXIT_CODES, IterationPlan, StepSummary
 from combee.report.cost import accepted, serial_baseline, whole_cost, with_diagnosis
@@ -40,6 +41,7 @@ from combee.report.result import (
     RefusalRecord,
     Result,
     Setup,
+    ShapeRecord,
     SplitInfo,
     StepRecord,
     Usage,
@@ -97,6 +99,7 @@ async def result_of(session: Session) -> Result:
             records.around.get(DIAGNOSE.name),
         ),
         evaluation=records.around.get(EVALUATE.name),
+        shape=_shape(session),
         budget=_budget(session),
         cost_per_point=whole_cost(session, paired),
         accepted=accepted(session),
@@ -170,6 +173,11 @@ def _setup(run: PromptLearningRun) -> Setup:
         release=__version__,
         **asdict(run.spec.task.stakes),
     )
+
+
+def _shape(session: Session) -> ShapeRecord | None:
+    one = parallelism_of(session.run.spec, session.state)
+    return None if one is None else ShapeRecord(**asdict(one))
 
 
 def _held_out(session: Session, gate: Paired | None) -> HeldOut | None:

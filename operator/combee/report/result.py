@@ -28,6 +28,7 @@ from combee.report.parts import RarityBand as RarityBand
 from combee.report.parts import Replay as Replay
 from combee.report.parts import Retention as Retention
 from combee.report.parts import RetentionLevel as RetentionLevel
+from combee.report.parts import ShapeRecord as ShapeRecord
 from combee.report.parts import StageTime as StageTime
 from combee.report.parts import StepRecord as StepRecord
 from combee.report.parts import Verification as Verification
@@ -318,6 +319,8 @@ class Result(Model):
     """Whether serial learning converges; null where the manifest has no serialBaseline."""
     evaluation: StepRecord | None = None
     """The one look at gate and test after the last iteration."""
+    shape: ShapeRecord | None = None
+    """The shape of parallelism that fits; null in results of older versions, and before data was counted."""
     budget: tuple[BudgetLine, ...] = ()
     cost_per_point: CostPerPoint | None = None
     """The cost of a point on the gate half; null when there is no gain to divide by."""

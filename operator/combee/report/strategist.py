@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from combee.report import words
 from combee.report.parts import DiagnosisRecord
 from combee.report.result import Result
+from combee.report.shape import lines as shape_lines
 from combee.report.tables_cost import NOT_SHOWN
 from combee.report.text import amount, count, duration, score, signed
 
@@ -31,7 +32,7 @@ NO_BASELINE = f"{NOT_SHOWN}: no serial baseline was stated or measured"
 IN_PLANS = "in the frozen plans (diversity), by iteration"
 NO_EVALUATOR = "none needed: no model scores"
 NO_DIAGNOSIS = f"{NOT_SHOWN}: no diagnosis was made before this run"
-_UTILISATION = f"{NOT_SHOWN}: the utilisation of the hardware is not measured"
+NO_SHAPE = f"{NOT_SHOWN}: an earlier version measured no utilisation, or no data was counted"
 _SAVING = """\
 before each iteration:
     law   = the delay law that fits the observed iterations best (AICc; T_iter = c0 + c1 b without enough)
@@ -174,11 +175,11 @@ def _shape(result: Result, title: str) -> Section:
         speed = f"{NOT_SHOWN}: the serial curve does not reach this run's score"
     path = sum(one.critical_path_seconds or 0.0 for one in result.iterations)
     wall = sum(one.wall_seconds for one in result.iterations)
-    ceiling = NOT_SHOWN
+    took = NOT_SHOWN
     if path and wall < path:
-        ceiling = f"{NOT_SHOWN}: answers came from memory, so the time of the iterations says nothing"
+        took = f"{NOT_SHOWN}: answers came from memory, so the time of the iterations says nothing"
     elif path:
-        ceiling = (
+        took = (
             f"the iterations took {duration(wall)}, their recorded calls on these slots at least "
             f"{duration(path)}: {wall / path:.2f} times as long"
         )
@@ -187,20 +188,14 @@ def _shape(result: Result, title: str) -> Section:
     return Section(
         title,
         (
-            ("shape", f"candidate: the rollouts of a batch side by side{pods}{width}"),
-            ("reason", f"it is what strategy {setup.strategy or NOT_SHOWN} does within one task"),
-            ("rejected: task", _UTILISATION),
-            ("rejected: hybrid", _UTILISATION),
+            *(shape_lines(result.shape) if result.shape else [("shape", NO_SHAPE)]),
+            ("within this run", f"the rollouts of a batch side by side{pods}{width}"),
             (
                 "hardware",
                 f"{engines}; {sharing}" if engines else f"{NOT_SHOWN}: servers that were there already",
             ),
             ("speed-up against the serial baseline", speed),
-            ("ceiling", ceiling),
-            (
-                "what would invalidate it",
-                "another hardware class, server load, prefix cache, row length or split: measure there",
-            ),
+            ("beside the time of its calls", took),
         ),
         figures=("path",),
     )

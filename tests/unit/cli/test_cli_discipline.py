@@ -41,6 +41,7 @@ def test_it_is_warned(discipline: str | None, tmp_path: Path, capsys: pytest.Cap
     shown = capsys.readouterr().out
     assert f"warning: {warning}" in shown and "would be refused" not in shown
     assert "hardware                          2 x 2 GPUs, shared by task model and proposer\n" in shown
+    assert "\nshape of parallelism, expected    " in shown and "rejected: " in shown
 
 
 def test_it_is_refused_where_the_manifest_says_strict(

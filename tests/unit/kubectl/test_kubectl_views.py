@@ -178,3 +178,12 @@ def test_what_was_waived_or_not_stated_stands_beside_the_budget() -> None:
     assert "  inputs     the serial baseline is waived\n" in printed(shown({"conditions": [accepted]}))
     plain = condition("PlanAccepted", "True", "Accepted", "the plan is good")
     assert "inputs" not in printed(shown({"conditions": [plain]}))
+
+
+def test_the_shape_of_parallelism_says_what_to_do() -> None:
+    figures = {"slots": 64, "utilisation": 0.31, "speedUp": 20.0, "ceiling": 25.0, "beside": 3.2}
+    shape = {"name": "Hybrid", "reason": "31 % of its slots are busy", "advice": "share them", **figures}
+    told = text(view(shown({"shape": shape})), 200)
+    assert "shape      Hybrid: 31 % of its slots are busy; share them" in told
+    assert "20.0 times as fast as its calls one after the other on 64 slots" in told
+    assert "shape " not in text(view(shown()), 200)

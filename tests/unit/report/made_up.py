@@ -26,6 +26,21 @@ TEXTS = [
 ]
 
 
+SHAPE = {
+    "name": "Hybrid",
+    "reason": "its calls keep 31 % of 64 slots busy",
+    "advice": "run similar tasks beside it",
+    "iterations": 5,
+    "slots": 64,
+    "utilisation": 0.3125,
+    "speedUp": 20.0,
+    "ceiling": 25.0,
+    "beside": 3.2,
+    "rejected": {"Candidate": "most slots are idle", "Task": "a batch fills the slots"},
+    "invalidatedBy": ["another hardware class", "another split"],
+}
+
+
 def read_back(data: dict[str, Any]) -> Result:
     """A result.json with these contents, read."""
     return read_result(json.dumps(data).encode())
@@ -220,6 +235,7 @@ def result(**changes: Any) -> Result:
             "scheduledSeconds": 4.7,
             "stages": [stage("evaluate", "gate best", 125, 2.0)],
         },
+        "shape": SHAPE,
         "budget": [
             {"name": "rollouts", "spent": 2104, "limit": 4000},
             {"name": "tokens", "spent": 1_398_000, "limit": None},

@@ -116,8 +116,18 @@ def test_a_folder_is_reported_on_the_laptop(tmp_path: Path, capsys: pytest.Captu
 def test_the_time_of_a_run_out_of_memory_is_no_ceiling() -> None:
     quick = result().iterations[0].model_copy(update={"wall_seconds": 0.1})
     made = result().model_copy(update={"iterations": (quick,)})
-    assert "answers came from memory" in lines(made, "Parallelism Shape")["ceiling"]
-    assert "times as long" in lines(result(), "Parallelism Shape")["ceiling"]
+    assert "answers came from memory" in lines(made, "Parallelism Shape")["beside the time of its calls"]
+    assert "times as long" in lines(result(), "Parallelism Shape")["beside the time of its calls"]
+
+
+def test_the_shape_is_the_one_that_the_run_was_told() -> None:
+    told = lines(result(), "Parallelism Shape")
+    assert told["shape"] == "Hybrid: its calls keep 31 % of 64 slots busy; run similar tasks beside it"
+    assert told["rejected: Task"] == "a batch fills the slots"
+    assert told["ceiling"].endswith("at most 3.2 times as fast as in turn")
+    assert told["what would invalidate it"] == "another hardware class; another split"
+    old = lines(result(shape=None), "Parallelism Shape")
+    assert old["shape"].startswith("not shown") and not any(what.startswith("rejected") for what in old)
 
 
 def test_a_diagnosis_is_told_with_its_plateau_or_its_no_go() -> None:

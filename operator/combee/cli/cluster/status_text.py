@@ -13,6 +13,7 @@ from combee.api.conditions import Condition, ConditionType, Reason
 from combee.api.run import Budget
 from combee.api.status import IterationStatus, Phase, RunStatus
 from combee.report.progress import bar, sparkline
+from combee.report.shape import bounds, sentence
 from combee.report.text import amount, columns, count, duration, price, score, signed, visible
 from combee.times import seconds_of
 
@@ -71,6 +72,7 @@ def view(shown: Shown, *, ascii_only: bool = False) -> list[Line]:
         Line("held-out", _held_out(status, ascii_only)),
     ]
     lines += labelled("gate", _gate(status))
+    lines += labelled("shape", _shape(status))
     lines += labelled("inputs", _inputs(status))
     lines += labelled("budget", _budget(shown, ascii_only))
     lines += labelled("usage", _usage(status))
@@ -222,6 +224,12 @@ def _gate(status: RunStatus) -> Iterator[str]:
         )
     if status.test_score is not None:
         yield f"test {score(status.test_score)}"
+
+
+def _shape(status: RunStatus) -> Iterator[str]:
+    if status.shape is not None:
+        yield visible(sentence(status.shape))
+        yield visible(bounds(status.shape))
 
 
 def _inputs(status: RunStatus) -> Iterator[str]:

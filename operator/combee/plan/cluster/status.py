@@ -18,6 +18,7 @@ from combee.api.status import (
     Pinned,
     RoleUsage,
     RunStatus,
+    ShapeStatus,
     SpendStatus,
     StepStatus,
     bounded,
@@ -30,6 +31,7 @@ from combee.plan.cluster.seen import JobSeen, Seen
 from combee.plan.cluster.standing import condition, conditions, dated, standing
 from combee.plan.diagnosis import words
 from combee.plan.money import money_of
+from combee.plan.parallelism import parallelism_of
 from combee.plan.remaining import seconds_left
 
 T = ConditionType
@@ -94,6 +96,7 @@ def run_status(about: About, before: RunStatus, plan: ClusterPlan, seen: Seen) -
         held_out=_held_out(memory),
         gain=_gain(memory),
         diagnosis=_diagnosis(memory),
+        shape=_shape(spec, memory),
         gate=_gate(memory),
         test_score=memory.test,
         usage=_usage(memory),
@@ -225,6 +228,11 @@ def _diagnosis(memory: Memory) -> DiagnosisStatus | None:
         examples=one.examples,
         rollouts=one.rollouts,
     )
+
+
+def _shape(spec: RunSpec, memory: Memory) -> ShapeStatus | None:
+    one = parallelism_of(spec, memory.run)
+    return None if one is None else ShapeStatus(**asdict(one))
 
 
 def _gate(memory: Memory) -> GateStatus | None:
