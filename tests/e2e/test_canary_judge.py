@@ -186,6 +186,22 @@ def test_a_refused_key_ends_the_pod_with_what_to_do(pod: Pod) -> None:
     assert path.exists() and not pod.made
 
 
+def test_a_version_learned_by_a_rubric_is_judged_by_it(pod: Pod, sim: Sim) -> None:
+    """Fractions of a rubric's verdicts come to the operator as they are."""
+    rows = []
+    for number, one in enumerate(known(6)):
+        right, wrong = one["target"], "I do not know."
+        tested, against = ((right, wrong), (wrong, right))[number % 2]
+        rows.append(row(number, one["context"], tested, against))
+    pod.spool(f"{int(time.time())}-g-000000.jsonl", rows)
+    criteria = ["Its result is right.", "It says how it was found.", "It is short."]
+    assert pod.run(rubric={"criteria": criteria}, since=int(time.time())) == 0, pod.log
+    (asked,) = {path.name: path for path in (pod.root / "store/traffic/formula/memo").iterdir()}.values()
+    replies = [json.loads(path.read_text()) for path in asked.rglob("*") if path.is_file()]
+    assert replies and all("criterion_3" in json.dumps(one) for one in replies)
+    assert pod.tally().counts == {100: 3, -100: 3} and pod.counted["calls"] == 12
+
+
 def test_what_the_operator_wrote_and_nobody_can_read_is_a_bug(pod: Pod) -> None:
     assert pod.run(mode="Prometheus") == 70
 

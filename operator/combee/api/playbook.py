@@ -26,6 +26,7 @@ from combee.api.common import (
     refuse,
 )
 from combee.api.gateway import Gateway
+from combee.api.metric import Rubric
 from combee.api.playbook_status import PlaybookStatus, VersionStatus
 from combee.api.run import RunSpec
 from combee.api.stakes import WEAKEST, FailureCost, Stakes, too_weak
@@ -281,6 +282,10 @@ class Origin(Model):
     steward: Str = Field(default="", max_length=253, description="Who keeps heldOut.")
     used_for_tuning: Bool = Field(default=False, description="Whether anything was tuned on heldOut before.")
     failure_cost: Str = Field(default="", max_length=500, description="What a wrong answer costs, in words.")
+    rubric: Rubric | None = Field(
+        default=None,
+        description="What its answers were scored by: a canary's evaluator judges by the same.",
+    )
 
     @property
     def stakes(self) -> Stakes:

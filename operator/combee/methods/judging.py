@@ -84,32 +84,52 @@ Reply with a JSON object of the fields {fields} and quality, and nothing else.
 """
 
 
-def judge_prompt(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Prompt:
-    """Ask a judge about one answer. ``request`` is a chat request as a client sends it; ``answer`` holds
-    ``content``, ``refusal``, ``tool_calls`` and ``finish_reason`` of its first choice."""
+def judge_prompt(
+    request: Mapping[str, Any], answer: Mapping[str, Any], criteria: Sequence[str] = ()
+) -> Prompt:
+    """Ask a judge about one answer, by the criteria of a rubric where there are any. ``request`` is a chat
+    request as a client sends it; ``answer`` holds ``content``, ``refusal``, ``tool_calls`` and
+    ``finish_reason`` of its first choice."""
     parts = [_quoted("THE CONVERSATION", _cut(_conversation(request), MAX_CONVERSATION_CHARS))]
     if form := _form(request):
         parts.append(_quoted("WHAT THE ANSWER HAD TO BE MADE OF", _cut(form, MAX_FORM_CHARS)))
     parts.append(_quoted("THE ANSWER", _cut(shown_answer(answer), MAX_ANSWER_CHARS)))
-    messages = (Message("system", _INSTRUCTION), Message("user", "\n\n".join(parts)))
-    return Prompt(messages, "verdict", SCHEMA, OUTPUT_TOKENS)
+    shown = "\n\n".join(parts)
+    ordered = [criteria[index] for index in criteria_order(criteria, shown)]
+    instruction, schema = _by_rubric(ordered) if criteria else (_INSTRUCTION, SCHEMA)
+    messages = (Message("system", instruction), Message("user", shown))
+    return Prompt(messages, "verdict", schema, OUTPUT_TOKENS)
+
+
+def _by_rubric(ordered: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """Return the instruction and the schema of a verdict by criteria, in the order given."""
+    places = range(1, len(ordered) + 1)
+    instruction = _BY_RUBRIC.format(
+        material=_MATERIAL,
+        count="one criterion" if len(ordered) == 1 else f"{len(ordered)} criteria",
+        criteria="\n".join(f"{place}. {text.strip()}" for place, text in zip(places, ordered, strict=True)),
+        fields=", ".join(map(_field, places)),
+    )
+    fields = {
+        _field(place): {"type": "boolean", "description": f"whether the answer meets criterion {place}"}
+        for place in places
+    }
+    return instruction, object_of(**fields, quality={"type": "number", "description": _QUALITY})
+
+
+def criteria_order(criteria: Sequence[str], shown: str) -> tuple[int, ...]:
+    """Return the criteria's places in the rubric in the order in which a judge is shown them; ``shown`` is
+    what the judge is shown of a conversation and an answer."""
+    return tuple(sorted(range(len(criteria)), key=lambda index: _digest(json.dumps([shown, index]))))
 
 
 @dataclass(frozen=True, slots=True)
-class RubricVerdict:
-    """Which criteria an answer meets, in the rubric's order, and how good it is on the whole, in [0, 1]."""
+class Verdict:
+    """A judge's verdict on an answer: its score in [0, 1] and, by a rubric, which criteria it meets, in the
+    rubric's order."""
 
-    met: tuple[bool, ...]
-    quality: float
-
-    @property
-    def score(self) -> float:
-        """The mean of one value for each criterion, 0 or 1, and of the quality.
-
-        >>> RubricVerdict((True, False), 0.5).score
-        0.5
-        """
-        return (sum(self.met) + self.quality) / (len(self.met) + 1)
+    score: float
+    met: tuple[bool, ...] = ()
 
     def feedback(self, criteria: Sequence[str]) -> str:
         """Return the verdict in the rubric's own words."""
@@ -127,65 +147,36 @@ class RubricVerdict:
         return " ".join([*lines, f"Score {self.score:.2f} of 1."])
 
 
-def rubric_prompt(criteria: Sequence[str], instructions: str, question: str, answer: str) -> Prompt:
-    """Ask a judge about one answer to a question by a rubric. ``instructions`` are those of the task, without
-    anything that was learned."""
-    spoken = [("system", instructions), ("user", question)]
-    request = {"messages": [{"role": role, "content": text} for role, text in spoken if text]}
-    shown = judge_prompt(request, {"content": answer}).messages[1:]
-    places = range(1, len(criteria) + 1)
-    order = rubric_order(criteria, question, answer)
-    instruction = _BY_RUBRIC.format(
-        material=_MATERIAL,
-        count="one criterion" if len(criteria) == 1 else f"{len(criteria)} criteria",
-        criteria="\n".join(
-            f"{place}. {criteria[index].strip()}" for place, index in zip(places, order, strict=True)
-        ),
-        fields=", ".join(map(_field, places)),
-    )
-    fields = {
-        _field(place): {"type": "boolean", "description": f"whether the answer meets criterion {place}"}
-        for place in places
-    }
-    schema = object_of(**fields, quality={"type": "number", "description": _QUALITY})
-    return Prompt((Message("system", instruction), *shown), "verdict", schema, OUTPUT_TOKENS)
+def parse_rubric(text: str, order: Sequence[int]) -> Verdict:
+    """Return the verdict in a judge's reply: the mean of 0 or 1 for each criterion and of the quality.
+    ``order`` is that of its prompt. Raises ParseError when a part is missing or is none.
 
-
-def rubric_order(criteria: Sequence[str], question: str, answer: str) -> tuple[int, ...]:
-    """Return the criteria's places in the rubric in the order in which a judge is shown them."""
-    return tuple(
-        sorted(range(len(criteria)), key=lambda index: _digest(json.dumps([question, answer, index])))
-    )
-
-
-def parse_rubric(text: str, order: Sequence[int]) -> RubricVerdict:
-    """Return the verdict in a judge's reply; ``order`` is that of its prompt. Raises ParseError when a part
-    is missing or is none.
-
-    >>> parse_rubric('{"criterion_1": true, "criterion_2": false, "quality": 1}', (1, 0)).met
-    (False, True)
+    >>> parse_rubric('{"criterion_1": true, "criterion_2": false, "quality": 0.5}', (1, 0))
+    Verdict(score=0.5, met=(False, True))
     """
     names = [_field(place) for place in range(1, len(order) + 1)]
     fields = _fields(text, (*names, "quality"))
     met = {index: _truth(name, fields[name]) for index, name in zip(order, names, strict=True)}
-    return RubricVerdict(tuple(met[index] for index in sorted(met)), _number(fields["quality"]))
+    score = (sum(met.values()) + _number(fields["quality"])) / (len(met) + 1)
+    return Verdict(score, tuple(met[index] for index in sorted(met)))
 
 
 def _field(place: int) -> str:
     return f"criterion_{place}"
 
 
-def parse_verdict(text: str) -> float:
-    """Return the score in [0, 1] of a judge's reply. Raises ParseError when a verdict is missing or is none.
+def parse_verdict(text: str) -> Verdict:
+    """Return the verdict in a judge's reply without a rubric. Raises ParseError when a part is missing or is
+    none.
 
-    >>> parse_verdict('{"correct": true, "complete": false, "quality": 0.5}')
+    >>> parse_verdict('{"correct": true, "complete": false, "quality": 0.5}').score
     0.625
     """
     fields = _fields(text, WEIGHTS)
     score = 0.0
     for name, weight in WEIGHTS.items():
         score += weight * (_number(fields[name]) if name == "quality" else float(_truth(name, fields[name])))
-    return score
+    return Verdict(score)
 
 
 def _fields(text: str, names: Iterable[str]) -> Mapping[str, Any]:

@@ -43,7 +43,8 @@ from combee.pod.looking import Looking
 from combee.pod.repeat import Repeat
 from combee.settings import JudgeSettings
 from combee.work.asker import Asker
-from combee.work.judge import ROLE, Sampled, judge_all
+from combee.work.evaluator import ROLE
+from combee.work.judge import Sampled, judge_all
 from combee.work.traffic import sweeping
 
 WIDTH = 16
@@ -178,7 +179,8 @@ class Bench:
     async def _judge(self, samples: Sequence[Sampled]) -> Sequence[Outcome]:
         if self._asker is None:
             raise BugError("there is nobody to ask")
-        outcomes = await judge_all(self._asker, samples, self.task.test, width=WIDTH)
+        criteria = self.task.rubric.criteria if self.task.rubric is not None else ()
+        outcomes = await judge_all(self._asker, samples, self.task.test, criteria, width=WIDTH)
         self.log.say("INFO", "judged a batch", pairs=sum(isinstance(one, Pair) for one in outcomes))
         return outcomes
 

@@ -7,9 +7,12 @@ which is the scorer's version, too: an answer that comes again to the same quest
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from combee.api.metric import Rubric
 from combee.errors import BugError, TransientError
-from combee.methods.judging import RubricVerdict, parse_rubric, rubric_order, rubric_prompt
+from combee.methods.judging import Verdict, criteria_order, judge_prompt, parse_rubric, parse_verdict
 from combee.methods.protocol import ParseError
 from combee.records import Example, Score
 from combee.work.asker import Asker
@@ -39,20 +42,46 @@ async def verdict_on(
     stage: str,
     chain: int,
     role: str = ROLE,
-) -> RubricVerdict:
+) -> Verdict:
     """Return the verdict of the evaluator or the referee. Raises TransientError for one that cannot be used,
     and what asking raises."""
-    question, criteria = context.task.model_input(example), _rubric(context).criteria
-    order = rubric_order(criteria, question, answer)
-    prompt = rubric_prompt(criteria, context.task.instructions, question, answer)
+    parts = [("system", context.task.instructions), ("user", context.task.model_input(example))]
+    request = {"messages": [{"role": name, "content": text} for name, text in parts if text]}
     try:
-        return await asker.ask(role, prompt, lambda text: parse_rubric(text, order), stage=stage, chain=chain)
+        return await ask_verdict(
+            asker, role, request, {"content": answer}, _rubric(context).criteria, stage=stage, chain=chain
+        )
     except ParseError as error:
         raise TransientError(
             f"the {role} gave no verdict that can be used: {error.what}",
             where=f"spec.models.{role}",
             fix="Use a model that answers in JSON, or give it more sampling.maxTokens",
         ) from error
+
+
+async def ask_verdict(
+    asker: Asker,
+    role: str,
+    request: Mapping[str, Any],
+    answer: Mapping[str, Any],
+    criteria: Sequence[str],
+    *,
+    stage: str,
+    chain: int,
+) -> Verdict:
+    """Ask for the verdict on one answer to a chat request: the one call by which a model judges, in map,
+    replays, select and gate, in a calibration and in a canary alike. Without criteria it is a verdict in
+    general.
+
+    Raises ParseError for a reply that is no verdict, and what asking raises.
+    """
+    prompt = judge_prompt(request, answer, criteria)
+    order = criteria_order(criteria, prompt.messages[-1].content)
+
+    def read(text: str) -> Verdict:
+        return parse_rubric(text, order) if criteria else parse_verdict(text)
+
+    return await asker.ask(role, prompt, read, stage=stage, chain=chain)
 
 
 def _rubric(context: WorkContext) -> Rubric:

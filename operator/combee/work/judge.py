@@ -17,14 +17,15 @@ from typing import Any
 
 from combee.algo.tally import WHY_FAILED, Pair
 from combee.errors import ContextLengthError, TransientError
-from combee.methods.judging import judge_prompt, parse_verdict, shown_answer
+from combee.methods.judging import shown_answer
 from combee.methods.protocol import ParseError
 from combee.times import seconds_of
 from combee.work.asker import Asker
+from combee.work.evaluator import ROLE, ask_verdict
 from combee.work.pool import pooled
 from combee.work.traffic.record import MOST_TOKENS
 
-ROLE, STAGE = "evaluator", "judge"
+STAGE = "judge"
 RECORD_VERSION = 1
 HOPELESS = 8
 """When this many calls failed for a passing reason and none was answered, the others are not tried."""
@@ -142,9 +143,10 @@ def tokens_of(answer: Mapping[str, Any]) -> int | None:
 
 
 async def judge_all(
-    asker: Asker, samples: Iterable[Sampled], comparison: str, *, width: int
+    asker: Asker, samples: Iterable[Sampled], comparison: str, criteria: Sequence[str] = (), *, width: int
 ) -> list[Pair | Unjudged]:
-    """Return a verdict on each sample, ``width`` at once, in their order.
+    """Return a verdict on each sample, ``width`` at once, in their order; by the criteria, where there are
+    any.
 
     Raises what every other pair would meet, too: EndpointError (a wrong key, an unknown model, nobody there),
     and TransientError when HOPELESS calls failed and none was answered.
@@ -157,7 +159,7 @@ async def judge_all(
         if len(failed) >= HOPELESS and len(asker.rows) == rows_before:
             raise failed[0]
         try:
-            return await _judge(asker, sample, comparison, chain)
+            return await _judge(asker, sample, comparison, criteria, chain)
         except TransientError as error:
             failed.append(error)
             return Unjudged(sample.stream, sample.number, error.code, passing=True)
@@ -167,7 +169,7 @@ async def judge_all(
     return await pooled(list(enumerate(samples)), judge, width=width)
 
 
-async def _judge(asker: Asker, sample: Sampled, comparison: str, chain: int) -> Pair:
+async def _judge(asker: Asker, sample: Sampled, comparison: str, criteria: Sequence[str], chain: int) -> Pair:
     for side, why in sample.failed.items():
         return sample.pair(-1.0 if side == "tested" else 1.0, why)
     if shown_answer(sample.tested) == shown_answer(sample.against):
@@ -175,9 +177,10 @@ async def _judge(asker: Asker, sample: Sampled, comparison: str, chain: int) -> 
     scores = {}
     for side in drawn_order(comparison, sample.stream, sample.number):
         answer = sample.tested if side == "tested" else sample.against
-        prompt = judge_prompt(sample.request, answer)
-        scores[side] = await asker.ask(ROLE, prompt, parse_verdict, stage=STAGE, chain=chain)
-    return sample.pair(scores["tested"] - scores["against"])
+        scores[side] = await ask_verdict(
+            asker, ROLE, sample.request, answer, criteria, stage=STAGE, chain=chain
+        )
+    return sample.pair(scores["tested"].score - scores["against"].score)
 
 
 def drawn_order(comparison: str, stream: str, number: int) -> Sequence[str]:

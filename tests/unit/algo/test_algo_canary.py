@@ -196,6 +196,26 @@ def test_rounding_keeps_the_mean() -> None:
             on_grid(wrong, 0.5)
 
 
+SCORES = st.tuples(st.lists(st.booleans(), min_size=4, max_size=4), st.floats(0, 1)).map(
+    lambda verdict: (sum(verdict[0]) + verdict[1]) / 5
+)
+"""scores by four criteria and a quality, as an evaluator gives them."""
+
+
+@given(st.lists(st.tuples(SCORES, SCORES), min_size=1, max_size=60), st.randoms(use_true_random=False))
+def test_differences_of_fractions_are_counted_as_those_of_right_and_wrong(
+    scores: list, random: object
+) -> None:
+    pairs = [Pair("g", number, one - other) for number, (one, other) in enumerate(scores)]
+    tally = Tally().with_pairs("test", pairs)
+    random.shuffle(pairs)  # type: ignore[attr-defined]
+    assert Tally().with_pairs("test", pairs).counts == tally.counts, "the order of arrival does not matter"
+    low, high = interval(tally.counts, ALPHA)
+    true = math.fsum(one - other for one, other in scores) / len(scores)
+    assert tally.pairs == len(scores) and abs(tally.mean - true) <= 1 / GRID
+    assert -1 <= low <= tally.mean <= high <= 1
+
+
 def test_nothing_is_known_without_pairs() -> None:
     assert interval({}, 0.05) == (-1.0, 1.0)
     assert log_capital({}, 0.0, up=True) == 0.0

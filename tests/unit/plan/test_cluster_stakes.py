@@ -8,6 +8,7 @@ from cluster_bench import LEARNING, STOPPED, memory, seen, spec_of
 from combee.api.conditions import ConditionType
 from combee.api.load import parse_run
 from combee.api.playbook import Origin
+from combee.api.run import PromptLearningRun, RunSpec
 from combee.api.stakes import Stakes
 from combee.api.status import RunStatus
 from combee.objects.versions import version_object
@@ -39,13 +40,34 @@ def test_an_accepted_plan_says_what_its_verdicts_are_worth() -> None:
     )
 
 
-def test_a_version_says_so_too_when_its_run_is_gone() -> None:
+def run_of(spec: RunSpec) -> PromptLearningRun:
     head = {
         "apiVersion": "combee.dev/v1alpha1",
         "kind": "PromptLearningRun",
         "metadata": {"name": "formula"},
     }
-    run = parse_run({**head, "spec": SPEC.dump()}, "test")
+    return parse_run({**head, "spec": spec.dump()}, "test")
+
+
+def test_a_version_says_so_too_when_its_run_is_gone() -> None:
+    run = run_of(SPEC)
     made = version_object(run, Owner("formula", "team", "3fa9c1d2"), memory(STOPPED))
     origin = {**made["spec"]["origin"], "dataDigests": {}}
     assert Origin.model_validate(origin).stakes == run.spec.task.stakes == OF
+
+
+def test_a_version_keeps_the_rubric_that_it_was_learned_by() -> None:
+    """Its canary judges by the same, also when the run is gone."""
+    rubric = {"criteria": ("It answers first.", "It is polite.")}
+    evaluator = {"endpoint": {"url": "https://judge/v1", "model": "judge"}}
+    spec = spec_of(
+        task={**TASK, "metric": "rubric", "rubric": rubric},
+        models={**spec_of().models.dump(), "evaluator": evaluator},
+        playbookRef={"name": "formula"},
+    )
+    made = version_object(run_of(spec), Owner("formula", "team", "3fa9c1d2"), memory(STOPPED))
+    read = Origin.model_validate({**made["spec"]["origin"], "dataDigests": {}})
+    assert read.rubric == spec.task.rubric and read.models["evaluator"] == "judge"
+    assert (
+        "rubric" not in version_object(run_of(SPEC), Owner("f", "t", "u"), memory(STOPPED))["spec"]["origin"]
+    )

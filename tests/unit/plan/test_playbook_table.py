@@ -896,6 +896,10 @@ def test_a_canarys_beginning_and_its_end_are_told() -> None:
     (began,) = world.tick().events
     assert (began.kind, began.reason, began.digest) == ("Normal", "CanaryBegan", digest_of("b"))
     assert "passed heldOut and is compared with a00000000000, mode Shadow, until t" in began.message
+    world = World().add("a").settle().change(canary=CANARY)
+    world.add("b", parent="a", origin={"rubric": {"criteria": ("It is short",)}})
+    (began,) = world.tick().events
+    assert "mode Shadow, by the rubric that it was learned by, until t" in began.message
     assert world.tick().events == ()
     world.judged("b", GOOD)
     passed, promoted = world.tick(61).events

@@ -30,12 +30,14 @@ WATCHED: dict[str, dict[str, Any]] = {
     "Manual": {**CANARY, "mode": "Manual", "watchSeconds": 7200},
     "waived": {**WAIVED, "epsilon": 0.05, "watchSeconds": 7200, "evaluator": JUDGE},
 }
+RUBRIC = {"criteria": ("It answers what was asked", "It is short")}
 PLAIN = {"gateway": {"upstream": {"url": "http://llm/v1"}}}
 
 
 def promoted(mode: str, **canary: Any) -> World:
     """``b`` was promoted over ``a`` as this mode promotes."""
-    world = World().add("a").settle().change(canary={**WATCHED[mode], **canary}).add("b", parent="a")
+    world = World().add("a").settle().change(canary={**WATCHED[mode], **canary})
+    world.add("b", parent="a", origin={"rubric": RUBRIC})
     world.tick()
     if mode in ("Shadow", "Replay"):
         world.judged("b", GOOD)
@@ -82,6 +84,7 @@ def test_a_job_judges_it_and_is_told_who_is_compared_with_whom(mode: str) -> Non
     assert (task.tested, task.against) == (digest_of("b"), digest_of("a"))
     assert task.evaluator is not None and task.evaluator.model == JUDGE["model"]
     assert (task.upstream is not None) == (task.requests is not None) == (mode == "Replay")
+    assert task.rubric is not None and task.rubric.criteria == RUBRIC["criteria"]
 
 
 def rolls_back(world: World, reason: str, finding: str, **expense: float) -> None:

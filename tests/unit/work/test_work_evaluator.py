@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from combee.api.parts import Task as TaskSpec
 from combee.errors import DataError, EvaluatorNotCalibratedError, ManifestError, TransientError
-from combee.methods.judging import RubricVerdict, parse_rubric, rubric_order, rubric_prompt
+from combee.methods.judging import Verdict, criteria_order, judge_prompt, parse_rubric
 from combee.methods.protocol import ParseError, RolloutReply
 from combee.records import Example, Prompt, Shown, Trajectory
 from combee.tasks.dataset import Dataset
@@ -44,25 +44,28 @@ def test_a_verdict_comes_back_in_the_rubrics_order_and_is_a_share(
 ) -> None:
     met = tuple(data.draw(st.lists(st.booleans(), min_size=len(rubric), max_size=len(rubric))))
     quality = data.draw(st.floats(0, 1))
-    order = rubric_order(rubric, question, answer)
+    order = criteria_order(rubric, f"{question} {answer}")
     assert sorted(order) == list(range(len(rubric)))
     verdict = parse_rubric(replied(order, met, quality), order)
-    assert verdict == RubricVerdict(met, quality) and 0 <= verdict.score <= 1
+    assert verdict.met == met and 0 <= verdict.score <= 1
+    assert verdict.score == pytest.approx((sum(met) + quality) / (len(met) + 1))
 
 
 def test_no_criterion_has_a_place_of_its_own() -> None:
-    first = {rubric_order(CRITERIA, f"question {n}", "answer")[0] for n in range(30)}
+    first = {criteria_order(CRITERIA, f"question {n}")[0] for n in range(30)}
     assert first == {0, 1, 2}
 
 
 @given(texts, texts)
 def test_the_prompt_holds_all_criteria_in_that_order_and_quotes_the_rest(question: str, answer: str) -> None:
-    prompt = rubric_prompt(CRITERIA, "Be kind.", question, answer)
+    told = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": question}]
+    request = {"messages": told}
+    prompt = judge_prompt(request, {"content": answer}, CRITERIA)
     system, user = (message.content for message in prompt.messages)
-    places = [system.index(CRITERIA[index]) for index in rubric_order(CRITERIA, question, answer)]
+    places = [system.index(CRITERIA[index]) for index in criteria_order(CRITERIA, user)]
     assert places == sorted(places)
     assert "Be kind." in user and not any(one in user for one in CRITERIA if one not in question + answer)
-    assert rubric_prompt(CRITERIA, "Be kind.", question, answer) == prompt
+    assert user == judge_prompt(request, {"content": answer}).messages[1].content
 
 
 @pytest.mark.parametrize(
@@ -80,7 +83,7 @@ def test_what_is_no_verdict_is_no_score(reply: str, says: str) -> None:
 
 
 def test_the_feedback_is_the_rubrics_own_words() -> None:
-    verdict = RubricVerdict((True, False, True), 0.5)
+    verdict = Verdict(0.625, (True, False, True))
     assert verdict.feedback(CRITERIA) == (
         "Not met: It names the term. Met: It answers first; It is polite. Score 0.62 of 1."
     )

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.algo.tally import Pair
+from combee.api.parts import Task as TaskSpec
 from combee.errors import ContextLengthError, EndpointError, TransientError
 from combee.methods.judging import (
     MAX_ANSWER_CHARS,
@@ -23,9 +25,17 @@ from combee.methods.judging import (
     shown_answer,
 )
 from combee.methods.protocol import ParseError
-from combee.records import Prompt
+from combee.records import Example, Prompt
+from combee.tasks.registry import task_of
+from combee.work.evaluator import score_of
 from combee.work.judge import HOPELESS, Sampled, Unjudged, drawn_order, judge_all, read_samples, tokens_of
 
+REPLIES = {
+    "type": "Reply",
+    "data": {"train": {"uri": "t.jsonl"}, "heldOut": {"uri": "h.jsonl"}},
+    "metric": "rubric",
+    "rubric": {"criteria": ["It is right", "It is short"]},
+}
 REQUEST: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "What is 2 + 2?"}]}
 
 
@@ -44,10 +54,12 @@ class Judge:
     says: Callable[[str], str]
     asked: list[str] = field(default_factory=list)
     rows: list[object] = field(default_factory=list)
+    prompts: list[Prompt] = field(default_factory=list)
 
     async def ask(self, role: str, prompt: Prompt, parse: Any, *, stage: str, chain: int) -> Any:
         assert (role, stage) == ("evaluator", "judge")
         self.asked.append(text_of(prompt))
+        self.prompts.append(prompt)
         said = self.says(text_of(prompt))
         self.rows.append(said)
         return parse(said)
@@ -142,7 +154,7 @@ def test_weights_are_shares() -> None:
     ],
 )
 def test_verdicts_are_read_tolerantly(said: str, score: float) -> None:
-    assert parse_verdict(said) == pytest.approx(score)
+    assert parse_verdict(said).score == pytest.approx(score)
 
 
 @pytest.mark.parametrize(
@@ -169,6 +181,38 @@ def test_a_difference_is_the_tested_answers_score_minus_the_others() -> None:
     judge = Judge(lambda shown: verdict("right" in shown))
     found = outcomes(judge, [sample(0, "right", "left"), sample(1, "left", "right", latency_ratio=1.5)])
     assert found == [Pair("gateway", 0, 0.5, None), Pair("gateway", 1, -0.5, 1.5)]
+
+
+CRITERIA = ("It is right", "It is short")
+
+
+def by_rubric(shown: str) -> str:
+    """What a judge says of an answer by two criteria, whichever stands first."""
+    right = "right" in shown
+    return json.dumps({"criterion_1": right, "criterion_2": right, "quality": 0.4 if right else 0.1})
+
+
+def test_a_version_learned_by_a_rubric_is_judged_by_the_same_and_its_fractions_are_kept() -> None:
+    judge = Judge(by_rubric)
+    pairs = [sample(0, "right", "left"), sample(1, "left", "right"), sample(2, "right", "right too")]
+    found = asyncio.run(judge_all(judge, pairs, "test-1", CRITERIA, width=4))  # type: ignore[arg-type]
+    assert [one.difference for one in found if isinstance(one, Pair)] == pytest.approx(
+        [0.7667, -0.7667, 0.0], abs=1e-4
+    )
+    assert len(judge.asked) == 6
+
+
+def test_the_canary_asks_what_the_run_asks_of_the_same_conversation() -> None:
+    """The run's scores and the canary's come of one prompt, byte for byte."""
+    task = task_of(TaskSpec.model_validate(REPLIES))
+    context: Any = SimpleNamespace(spec=SimpleNamespace(task=TaskSpec.model_validate(REPLIES)), task=task)
+    learned, served = (Judge(by_rubric) for _ in range(2))
+    example = Example("1", "What is 2 + 2?", "", "d")
+    asyncio.run(score_of(context, learned, example, "4", stage="judge", chain=0))  # type: ignore[arg-type]
+    told = [{"role": "system", "content": task.instructions}, REQUEST["messages"][0]]
+    pair = Sampled("g", 0, {"model": "m", "messages": told}, answer("4"), answer("5"))
+    asyncio.run(judge_all(served, [pair], "test-1", CRITERIA, width=1))  # type: ignore[arg-type]
+    assert learned.prompts[0] in served.prompts and len(served.prompts) == 2
 
 
 def test_equal_answers_need_no_judge() -> None:

@@ -263,6 +263,7 @@ def _facts(spec: VersionSpec, status: VersionStatus) -> list[tuple[str, str]]:
     facts += [("Held-out is kept by", origin.steward)] if origin.steward else []
     facts += [("Held-out", TUNED_ON)] if origin.used_for_tuning else []
     facts += [("A wrong answer costs", origin.failure_cost)] if origin.failure_cost else []
+    facts += [("Scored by the rubric", " ".join(origin.rubric.criteria))] if origin.rubric else []
     facts.append(("Learned from", spec.parent_digest or "an empty playbook"))
     facts += [(f"Data: {split}", digest) for split, digest in sorted(origin.data_digests.items())]
     if spec.scores.test is not None:

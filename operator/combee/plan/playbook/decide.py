@@ -377,6 +377,13 @@ def _canaries(board: Board) -> tuple[CanaryWish, ...]:
         verdict = record.status.canary if comparison.kind == "Promotion" else record.status.watch
         needed = verdict.needed if verdict is not None else None
         wishes.append(
-            CanaryWish(record.digest, record.seen.name, comparison, record.memory.tally.pairs, needed)
+            CanaryWish(
+                record.digest,
+                record.seen.name,
+                comparison,
+                record.memory.tally.pairs,
+                needed,
+                record.seen.spec.origin.rubric,
+            )
         )
     return tuple(wishes)

@@ -13,6 +13,7 @@ from typing import Any
 from combee.api.canary import Canary
 from combee.api.common import NameRef, SecretKeyRef
 from combee.api.gateway import Gateway
+from combee.api.metric import Rubric
 from combee.api.playbook import PlaybookSpec
 from combee.api.playbook_status import TrafficComparison
 from combee.errors import BugError
@@ -57,6 +58,8 @@ class JudgeWish:
     """when window 0 begins, in seconds since 1970; with Prometheus only."""
     first: int = 0
     """the first window that was not asked for yet; with Prometheus only."""
+    rubric: Rubric | None = None
+    """what the compared version's answers were scored by when it was learned."""
 
     @property
     def repeats(self) -> bool:
@@ -87,6 +90,7 @@ class JudgeWish:
             **about,
             mode="Replay" if self.repeats else "Shadow",
             evaluator=self.canary.evaluator,
+            rubric=self.rubric,
             store=self.gateway.capture.store.uri or STORE_FOLDER,
             retention=self.gateway.capture.retention_seconds,
             since=self.since,
@@ -266,4 +270,5 @@ def _judge_wish(
         since=int(memory.since),
         begins=begins_at(memory.since, query) if query is not None else 0,
         first=memory.reading.last + 1 if memory.reading is not None else 0,
+        rubric=wish.rubric,
     )

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from combee.algo.tally import REPEATED, UNJUDGED, WHY_FAILED, LeftOut, Pair
 from combee.api.common import Int, Label, Line, Model, Str, refuse
 from combee.api.gateway import Upstream
+from combee.api.metric import Rubric
 from combee.api.parts import DataSource, Endpoint
 from combee.api.prometheus import Prometheus
 
@@ -29,6 +30,9 @@ class JudgeTask(Model):
     test: Str = Field(pattern="^[a-z0-9][a-z0-9-]{0,62}$", description="TrafficComparison.id.")
     mode: Literal["Shadow", "Replay", "Prometheus"] = Field(description="canary.mode.")
     evaluator: Endpoint | None = Field(default=None, description="Who judges; absent with Prometheus.")
+    rubric: Rubric | None = Field(
+        default=None, description="What it judges by; absent: in general, whether an answer is right."
+    )
     store: Line = Field(
         default="",
         description="Where traffic is kept: a folder of the pod, or an address; with Prometheus nowhere.",

@@ -152,7 +152,9 @@ def begin(
     )
     record.update(test=comparison)
     if fresh and kind == "Promotion" and not record.status.restarts:
+        by_rubric = canary.evaluator is not None and record.seen.spec.origin.rubric is not None
         compared = f"compared with {against[:12] or 'no playbook'}, mode {mode}"
+        compared += ", by the rubric that it was learned by" if by_rubric else ""
         message = f"{record.short} passed heldOut and is {compared}, until {comparison.until}"
         board.events.append(Happened("Normal", "CanaryBegan", message, record.digest))
 

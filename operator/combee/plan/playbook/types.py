@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from combee.algo.tally import LeftOut, Pair
+from combee.api.metric import Rubric
 from combee.api.playbook import PlaybookSpec, VersionSpec
 from combee.api.playbook_status import PlaybookStatus, TrafficComparison, VersionStatus
 from combee.api.run import Discipline, RunSpec
@@ -156,6 +157,8 @@ class CanaryWish:
     """the number of pairs judged so far."""
     needed: int | None
     """the number of pairs still needed, as far as can be told."""
+    rubric: Rubric | None = None
+    """what the version's answers were scored by when it was learned; None: the task had its own score."""
 
 
 EVENTS = (
