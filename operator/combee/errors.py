@@ -7,7 +7,6 @@ CombeeError
 │   │   ├── DataOverlapError    heldOut or test shares rows with train
 │   │   ├── HeldOutTooSmallError  heldOut cannot judge anything
 │   │   └── HeldOutMovedError   heldOut or test is not what the run started with
-│   ├── EvaluatorNotCalibratedError  the evaluator's scores do not order answers as others do
 │   ├── ArtifactTooLargeError   what was learned does not fit where it is to be delivered
 │   ├── NotAvailableError   an address or a comparison that this installation cannot do
 │   └── StoreError          the artifact store refuses (read-only, full, locked by another run)
@@ -85,12 +84,6 @@ class HeldOutMovedError(DataError):
     """heldOut or test changed after it was pinned: scores before and after do not compare."""
 
     code = "HeldOutMoved"
-
-
-class EvaluatorNotCalibratedError(UserError):
-    """The evaluator orders answers otherwise than people or a referee do: nothing may be learned from it."""
-
-    code = "EvaluatorNotCalibrated"
 
 
 class ArtifactTooLargeError(UserError):

@@ -143,6 +143,17 @@ WORK = f"{', '.join(_MOST)} or {_LAST}"
 """The kinds that ``combee-worker step`` does, as a text names them."""
 
 
+def roles_ahead(kind: StepKind) -> frozenset[Role]:
+    """Return the models that a step of this kind, or one that may follow it, asks. Those of an iteration come
+    again and again.
+
+    >>> "referee" in roles_ahead(PROFILE), "referee" in roles_ahead(DIAGNOSE), sorted(roles_ahead(EVALUATE))
+    (True, False, ['evaluator', 'task'])
+    """
+    first = order_of(ITERATION[0].name) if kind.planned else order_of(kind.name)
+    return frozenset(role for later in list(KINDS.values())[first:] for role in later.roles)
+
+
 def kind_of(name: str) -> StepKind:
     """Return the kind of that name; a name that this version does not know is a kind that uses nothing."""
     return KINDS.get(name) or StepKind(name)

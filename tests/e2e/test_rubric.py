@@ -83,8 +83,15 @@ def test_an_evaluator_that_people_disagree_with_ends_the_run(models: tuple[Sim, 
         tmp_path / "train.jsonl", lambda row: row | ({"label": 1 - row["label"]} if "label" in row else {})
     )
     done = process("run", "-f", path, "-o", tmp_path / "out", *engines(models))
-    assert done.returncode != 0 and "all of its interval lies below 0.7" in done.stdout + done.stderr
-    assert not (tmp_path / "out" / "prompt.md").exists()
+    assert done.returncode == 5 and "all of its interval lies below 0.7" in done.stdout + done.stderr
+    result = result_of(tmp_path / "out")
+    assert result["outcome"] == "Failed" and "EvaluatorNotCalibrated" in result["reason"]
+    assert (
+        result["usage"]["evaluator"]["calls"] >= 50 and result["usage"]["task"]["calls"] == result["rollouts"]
+    )
+    asked = sum(models[1].answered().values())
+    again = process("run", "-f", path, "-o", tmp_path / "out", *engines(models))
+    assert again.returncode == 5 and sum(models[1].answered().values()) == asked
 
 
 def test_without_labels_a_referee_is_asked_and_without_either_nothing(

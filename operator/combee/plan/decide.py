@@ -20,6 +20,7 @@ from combee.algo.budget import Spend, fits, largest_affordable
 from combee.api.run import RunSpec, Workers
 from combee.errors import BugError
 from combee.names import step_name
+from combee.plan import calibrated
 from combee.plan.batching import next_batch
 from combee.plan.diagnosis import Diagnosis, charged, of_curve, of_summary, refusal, wanted, with_defaults
 from combee.plan.diversity import diversity_of
@@ -109,6 +110,8 @@ def _profile(facts: _Facts, state: RunState) -> Plan:
     if summary.error:
         return _failed(state, summary)
     profiled = after_profile(state, summary)
+    if calibrated.is_refuted(profiled):
+        return _done(profiled, calibrated.refusal(profiled, summary))
     if wanted(facts.spec) and facts.snapshot.given_iterations is None:
         return Plan(replace(profiled, phase="Profiling"))
     return Plan(profiled)

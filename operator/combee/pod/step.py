@@ -181,7 +181,7 @@ class _Worker:
     def _start_guard(self, inputs: list[StepSummary], began: float) -> None:
         """Guard what is left. What was spent is of when the pod was placed, so time counts from its start."""
         pod, guard = self.pod, self.guard
-        guard.gpus = gpus_in_use(pod.spec) / max(1, pod.step.shards)
+        guard.gpus = gpus_in_use(pod.spec, KINDS[pod.step.kind]) / max(1, pod.step.shards)
         spent = spent_before(pod.spec, pod.step.params, inputs)
         limits = limits_of(with_budget(pod.spec, pod.step.params))
         guard.limits = shared_limits(limits, spent, pod.step.shards, pod.shard)

@@ -1,7 +1,7 @@
 """Calibration: whether the evaluator may score this run, known before anything is learned.
 
 Its scores are compared with those of people, where rows of train carry labels, else with those of a referee:
-another model that is shown exactly the same. Only where an interval leaves no doubt is a run ended.
+another model that is shown exactly the same. What follows from it is decided in ``plan/calibrated.py``.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from combee.algo.calibration import Calibration, calibration, sample_sizes
-from combee.errors import EvaluatorNotCalibratedError, ManifestError
+from combee.errors import CombeeError, EndpointError, ManifestError
 from combee.records import Example, Labelled, Shown, Trajectory
 from combee.work.asker import LOSSES, Asker
 from combee.work.context import WorkContext
-from combee.work.evaluator import REFEREE, verdict_on
+from combee.work.evaluator import REFEREE, ROLE, verdict_on
 from combee.work.pool import pooled
-from combee.work.rollouts import rollout
+from combee.work.rollouts import MAX_LOST_SHARE, rollout
 
 STAGE = "calibrate"
 Answered = tuple[Example, Trajectory]
@@ -40,7 +40,7 @@ async def calibrated(
     """Return what the comparison shows; None where no evaluator scores.
 
     ``answered`` are the rollouts of the start on select, and more are made on train where they are too few.
-    Raises EvaluatorNotCalibratedError where the whole interval is below the threshold.
+    Raises EndpointError where most verdicts came to nothing: what is left of them says nothing.
     """
     if not context.spec.task.is_evaluated:
         return None
@@ -48,27 +48,22 @@ async def calibrated(
     rows = len(train.examples) + len(answered)
     available = len(train.labelled) or rows
     compared: Calibration | None = None
-    pairs: list[_Pair] = []
+    verdicts: list[_Pair | CombeeError] = []
     done = 0
     for size in sample_sizes(rows, available):
         context.progress.begin(STAGE, size - done)
         if train.labelled:
-            pairs += await _with_labels(context, asker, train.labelled[done:size], done)
+            verdicts += await _with_labels(context, asker, train.labelled[done:size], done)
         else:
             more = await _answers(context, asker, answered, train.examples, shown, done, size)
-            pairs += await _with_referee(context, asker, more, done)
+            verdicts += await _with_referee(context, asker, more, done)
         done = size
+        pairs = _given(verdicts, ROLE if train.labelled else REFEREE)
         compared = calibration([score for score, _ in pairs], [other for _, other in pairs])
         if compared.verdict != "Inconclusive":
             break
     compared = compared or calibration([], [])
     against = "people's labels" if train.labelled else "the referee"
-    if compared.verdict == "NotCalibrated":
-        raise EvaluatorNotCalibratedError(
-            f"the evaluator does not order answers as {against}: {compared}",
-            where="spec.models.evaluator",
-            fix="Use another model or clearer criteria; nothing was learned",
-        )
     if compared.verdict == "Inconclusive":
         context.progress.note(f"It is not shown that the evaluator orders answers as {against}. {compared}")
     return compared
@@ -76,20 +71,33 @@ async def calibrated(
 
 async def _with_labels(
     context: WorkContext, asker: Asker, labelled: Sequence[Labelled], first: int
-) -> list[_Pair]:
-    async def one(numbered: tuple[int, Labelled]) -> _Pair | None:
+) -> list[_Pair | CombeeError]:
+    async def one(numbered: tuple[int, Labelled]) -> _Pair | CombeeError:
         chain, given = numbered
         answer = context.task.parse_answer(given.answer)
         try:
             verdict = await verdict_on(context, asker, given.example, answer, stage=STAGE, chain=chain)
-        except LOSSES:
-            return None
+        except LOSSES as error:
+            return error
         finally:
             context.progress.advance()
         return verdict.score, given.label
 
-    pairs = await pooled(list(enumerate(labelled, first)), one, width=context.concurrency)
-    return [pair for pair in pairs if pair is not None]
+    return await pooled(list(enumerate(labelled, first)), one, width=context.concurrency)
+
+
+def _given(made: Sequence[_Pair | CombeeError], role: str) -> list[_Pair]:
+    """Return the pairs. Raises EndpointError where most are lost: that is the endpoint's fault, and more rows
+    would not mend it."""
+    lost = [one for one in made if isinstance(one, CombeeError)]
+    if len(lost) > MAX_LOST_SHARE * len(made):
+        raise EndpointError(
+            f"{len(lost)} of {len(made)} verdicts of the calibration came to nothing: {lost[0].what}",
+            where=f"spec.models.{role}",
+            fix="See whether the endpoint is healthy and its model answers in JSON, then start it again: "
+            "what was answered is kept",
+        )
+    return [one for one in made if not isinstance(one, CombeeError)]
 
 
 async def _answers(
@@ -116,19 +124,18 @@ async def _answers(
 
 async def _with_referee(
     context: WorkContext, asker: Asker, answers: Sequence[Answered], first: int
-) -> list[_Pair]:
-    async def one(numbered: tuple[int, Answered]) -> _Pair | None:
+) -> list[_Pair | CombeeError]:
+    async def one(numbered: tuple[int, Answered]) -> _Pair | CombeeError:
         chain, (example, trajectory) = numbered
         try:
             verdict = await verdict_on(
                 context, asker, example, trajectory.answer, stage=STAGE, chain=chain, role=REFEREE
             )
-        except LOSSES:
-            return None
+        except LOSSES as error:
+            return error
         finally:
             context.progress.advance()
         return trajectory.score, verdict.score
 
     usable = [(chain, pair) for chain, pair in enumerate(answers, first) if not pair[1].error]
-    pairs = await pooled(usable, one, width=context.concurrency)
-    return [pair for pair in pairs if pair is not None]
+    return await pooled(usable, one, width=context.concurrency)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from combee.api.run import RunSpec
 from combee.names import attempt_name, published_name, step_name
+from combee.plan import calibrated
 from combee.plan.cluster.engines import (
     EngineWish,
     account,
@@ -163,6 +164,7 @@ def _fold(run: Run, memory: Memory, seen: Seen, summaries: Mapping[str, StepSumm
         )
         if plan.outcome is not None:
             failed = next((s.error for s in summaries.values() if s.error), "")
+            failed = failed or (calibrated.CODE if calibrated.is_refuted(plan.state) else "")
             state = replace(plan.state, phase="Publishing")
             return replace(_with_gate(memory, summaries), run=state, error=failed), plan
         memory = _noted(run, memory, plan.state, summaries, seen)

@@ -11,9 +11,9 @@ from combee.api.run import RunSpec
 from combee.plan.cluster.memory import Memory, Served
 from combee.plan.cluster.seen import EngineSeen, Seen
 from combee.plan.money import money_of
-from combee.plan.state import limits_of
+from combee.plan.state import RunState, limits_of
 from combee.plan.types import Outcome
-from combee.steps import kind_of
+from combee.steps import DIAGNOSE, EVALUATE, ITERATION, PROFILE, PUBLISH, StepKind, kind_of, roles_ahead
 
 FETCH_SECONDS = 5.0
 """The time between two looks at the Job that fetches weights."""
@@ -59,11 +59,12 @@ class Wishes:
 def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid: str = "") -> Wishes:
     """Return the engines that a tick wants. ``due``: whether a step that calls models is to be done.
 
-    They come up with the first step that was admitted, stay while pods work and from one step to the
-    next, and go when no pod of a live Job has worked for their ``idleTimeoutSeconds``: work that waits
-    for a node, a quota or a queue holds no GPU for ever. ``uid``: the run's, which ``halfway`` needs.
+    They come up with the first step that was admitted, stay while pods work and from one step to the next,
+    and go when no step to come asks them, or when no pod of a live Job has worked for their
+    ``idleTimeoutSeconds``: work that waits for a node, a quota or a queue holds no GPU for ever. ``uid``:
+    the run's, which ``halfway`` needs.
     """
-    own = own_engines_in_use(spec)
+    own = own_engines_in_use(spec, next_kind(memory.run))
     half = halfway(uid, own, memory, seen)
     memory = half.memory
     live = [job for job in seen.jobs.values() if job.live and kind_of(job.kind).asks_models]
@@ -77,13 +78,15 @@ def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid:
     if waiting:
         wake.append(SERVICE_SECONDS)
     for engine in spec.engines:
-        if engine.name not in own:
-            continue
+        held = engine.name in memory.engines_since
         patience = max(engine.idle_timeout_seconds, LEAST_IDLE_SECONDS)
         left = patience - (seen.now - idle_since) if stuck else None
-        held = engine.name in memory.engines_since
         wanted = (
-            due and not half.let_go and (held or (admitted and not waiting)) and (left is None or left > 0)
+            engine.name in own
+            and due
+            and not half.let_go
+            and (held or (admitted and not waiting))
+            and (left is None or left > 0)
         )
         if wanted and left is not None:
             wake.append(left)
@@ -141,16 +144,25 @@ def deadline(spec: RunSpec, memory: Memory, now: float) -> Deadline:
     return Deadline(None, max(LEAST_WAKE_SECONDS, min(margins)) if margins else None)
 
 
-def engines_in_use(spec: RunSpec) -> tuple[str, ...]:
-    """Return the names of the engines that a role in use refers to, sorted."""
-    refs = (model.engine_ref for model in spec.roles_in_use().values())
+def next_kind(state: RunState) -> StepKind:
+    """Return the first kind of step that a run in this state has still to do."""
+    if state.phase == "Profiling":
+        return PROFILE if state.facts is None else DIAGNOSE
+    return {"Learning": ITERATION[0], "Evaluating": EVALUATE}.get(state.phase, PUBLISH)
+
+
+def engines_in_use(spec: RunSpec, kind: StepKind = PROFILE) -> tuple[str, ...]:
+    """Return the names of the engines that a role in use refers to, sorted; only those that a step of this
+    kind, or a later one, asks."""
+    ahead = roles_ahead(kind)
+    refs = (model.engine_ref for role, model in spec.roles_in_use().items() if role in ahead)
     return tuple(sorted({ref.name for ref in refs if ref is not None}))
 
 
-def own_engines_in_use(spec: RunSpec) -> tuple[str, ...]:
+def own_engines_in_use(spec: RunSpec, kind: StepKind = PROFILE) -> tuple[str, ...]:
     """Return those of them that the run brings up itself."""
     own = {engine.name for engine in spec.engines if engine.vllm is not None}
-    return tuple(name for name in engines_in_use(spec) if name in own)
+    return tuple(name for name in engines_in_use(spec, kind) if name in own)
 
 
 def waits_for(seen: Seen) -> str:
@@ -188,9 +200,9 @@ def account(spec: RunSpec, memory: Memory, wishes: Mapping[str, EngineWish], now
     return replace(memory, gpu_seconds=spent, engines_since=since)
 
 
-def gpus_in_use(spec: RunSpec) -> int:
-    """Return how many GPUs the run's own engines hold while they are up."""
-    return sum(_gpus(spec)[name] for name in own_engines_in_use(spec))
+def gpus_in_use(spec: RunSpec, kind: StepKind) -> int:
+    """Return how many GPUs the run's own engines hold while a step of this kind works."""
+    return sum(_gpus(spec)[name] for name in own_engines_in_use(spec, kind))
 
 
 def _gpus(spec: RunSpec) -> dict[str, int]:

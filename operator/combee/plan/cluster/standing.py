@@ -12,7 +12,7 @@ from combee.api.discipline import lacking, waivers
 from combee.api.run import RunSpec
 from combee.api.status import Phase
 from combee.plan.cluster.decide import ClusterPlan
-from combee.plan.cluster.engines import engines_in_use, own_engines_in_use, waits_for
+from combee.plan.cluster.engines import engines_in_use, next_kind, own_engines_in_use, waits_for
 from combee.plan.cluster.jobs import not_admitted
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.rollouts import troubled
@@ -138,7 +138,7 @@ def conditions(spec: RunSpec, memory: Memory, plan: ClusterPlan, seen: Seen, end
         yield condition(T.PLAN_ACCEPTED, "True", R.ACCEPTED, accepted)
     yield condition(T.QUOTA_RESERVED, *_quota(spec, seen, suspended))
     yield condition(T.PODS_PLACED, *_placed(seen, suspended, over))
-    yield condition(T.ENGINES_READY, *_engines(spec, seen, suspended or over))
+    yield condition(T.ENGINES_READY, *_engines(spec, memory, seen, suspended or over))
     if spec.task.is_evaluated:
         yield condition(T.EVALUATOR_CALIBRATED, *calibrated(memory, end))
     yield condition(T.CONVERGING, *_converging(spec, memory))
@@ -183,7 +183,7 @@ def _placed(seen: Seen, suspended: bool, over: bool) -> Stand:
 _UNPLACED = (R.UNSCHEDULABLE.value, R.IMAGE_PULL_FAILED.value, R.WAITING_FOR_QUOTA.value)
 
 
-def _engines(spec: RunSpec, seen: Seen, down: bool) -> Stand:
+def _engines(spec: RunSpec, memory: Memory, seen: Seen, down: bool) -> Stand:
     used = engines_in_use(spec)
     if not used:
         return "True", R.NO_ENGINES, "the run has none of its own"
@@ -191,7 +191,7 @@ def _engines(spec: RunSpec, seen: Seen, down: bool) -> Stand:
         return "False", R.SCALED_DOWN, "they are taken down"
     if lacking := waits_for(seen):
         return "False", R.NOT_READY, lacking
-    own = own_engines_in_use(spec)
+    own = own_engines_in_use(spec, next_kind(memory.run))
     absent = [name for name in own if name not in seen.engines]
     for name in absent:
         if (fetch := seen.fetching.get(name)) is not None:
