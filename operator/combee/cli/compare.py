@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json as jsonlib
 import re
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -15,9 +13,10 @@ from dataclasses import replace
 from combee.algo.latency import H200, LatencyLaw
 from combee.api.methods import METHOD_NAMES
 from combee.cli.errors import USER_ERROR, guarded, say, write
+from combee.cli.interrupt import until_stopped
 from combee.cli.options import CompareFlags
 from combee.compare.launch import CellError
-from combee.compare.run import Compared, Request, Tell, compare, write_runs
+from combee.compare.run import Request, compare, write_runs
 from combee.compare.strategies import parse_strategies
 from combee.errors import BugError, CombeeError, UserError
 from combee.local.flags import StandInFlags
@@ -64,7 +63,7 @@ def run_compare(flags: CompareFlags, given: StandInFlags) -> int:
             write(sys.stderr, f"{seconds:7.0f} s  {text}\n")
 
     try:
-        done = asyncio.run(_interruptible(read_flags(flags, given), tell))
+        done = asyncio.run(until_stopped(compare(read_flags(flags, given), tell)))
     except KeyboardInterrupt:
         tell("stopped; finished cells are kept, the same command goes on")
         return EXIT_CODES["Stopped"]
@@ -172,16 +171,3 @@ def _numbers(text: str, flag: str) -> list[int]:
             "not whole numbers with commas", where=flag, fix=f"Write {flag} 10 or {flag} 25,50,100"
         )
     return [int(part) for part in parts]
-
-
-async def _interruptible(request: Request, tell: Tell) -> Compared:
-    """Run the comparison. Ctrl-C and SIGTERM stop every cell cleanly."""
-    loop = asyncio.get_running_loop()
-    work = asyncio.ensure_future(compare(request, tell))
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with contextlib.suppress(NotImplementedError):
-            loop.add_signal_handler(number, work.cancel)
-    try:
-        return await work
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None

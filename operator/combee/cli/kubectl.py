@@ -37,6 +37,7 @@ def register(app: typer.Typer) -> None:
             "report quickstart -o out/quickstart",
             "report quickstart --strategist",
             "report out/run --strategist",
+            "report out/run",
         ),
     }
     for command, lines in examples.items():
@@ -117,7 +118,9 @@ def resume(name: RunName, place: Place) -> None:
 def report(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME|DIR", help="The run; with --strategist also a folder of `combee run`."),
+        typer.Argument(
+            metavar="NAME|DIR", help="The run, or a folder of `combee run`, whose reports are made anew."
+        ),
     ],
     place: Place,
     output: Annotated[
@@ -136,7 +139,8 @@ def report(
         ),
     ] = False,
 ) -> None:
-    """Fetch what `combee run` would have written: result.json, reports, playbook, plans, summaries.
+    """Fetch what `combee run` would have written: result.json, reports, playbook, plans, summaries. With the
+    stamps of an audit where there is one in the folder.
 
     A short-lived pod, made with your own rights, reads the run's store and is deleted afterwards.
 
@@ -147,6 +151,10 @@ def report(
         from combee.cli.strategist import run_strategist
 
         raise typer.Exit(run_strategist(Path(name), folder))
+    if (Path(name) / "run.json").is_file():
+        from combee.cli.report import run_report_here
+
+        raise typer.Exit(run_report_here(Path(name), folder))
     from combee.cli.cluster.report import run_report
 
     raise typer.Exit(run_report(name, folder, place, wait_seconds=timeout, strategist=strategist))

@@ -12,7 +12,7 @@ from typer.exceptions import TyperException
 
 from combee import __version__
 from combee.assembly.crash import bug_text
-from combee.cli import comparing, kubectl, versions
+from combee.cli import audit, comparing, kubectl, versions
 from combee.cli.errors import OUR_ERROR, STOPPED, USER_ERROR, forget, say_line
 from combee.cli.options import Json, Manifest, with_stand_ins
 from combee.cli.where import Place, with_place
@@ -183,6 +183,7 @@ def replay(
 
 
 comparing.register(app)
+audit.register(app)
 
 
 @app.command(epilog="Example: combee gc out/run")

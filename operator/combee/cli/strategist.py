@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from combee.cli.errors import guarded, write
+from combee.cli.report import read
 
 FILES = ("strategist.md", "strategist.html")
 
@@ -17,7 +18,7 @@ def run_strategist(folder: Path, out: Path) -> int:
     def work() -> int:
         from combee.clients.store.store import Store
 
-        made = sections_of((folder / "result.json").read_bytes(), str(folder / "result.json"))
+        made = sections_of((folder / "result.json").read_bytes(), str(folder / "result.json"), folder)
         store = Store.open(str(out))
         try:
             for name, data in made.items():
@@ -30,12 +31,12 @@ def run_strategist(folder: Path, out: Path) -> int:
     return guarded(work)
 
 
-def sections_of(result: bytes, where: str) -> dict[str, bytes]:
-    """Return both files of a result.json. Raises DataError where it cannot be read."""
+def sections_of(result: bytes, where: str, folder: Path) -> dict[str, bytes]:
+    """Return both files of a result.json, with the stamps of an audit in ``folder``. Raises DataError where
+    one cannot be read."""
     from combee.report.build import build_strategist
-    from combee.report.result import read_result
 
-    report = build_strategist(read_result(result, where=where))
+    report = build_strategist(*read(result, where, folder))
     return dict(zip(FILES, (report.markdown.encode(), report.html.encode()), strict=True))
 
 

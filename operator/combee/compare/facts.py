@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from combee.algo.latency import LatencyLaw, retime
+from combee.algo.latency import LatencyLaw
 from combee.compare.cells import Cell
 from combee.compare.gate import Scores
 from combee.plan.types import StepSummary
 from combee.report.result import Result
 from combee.steps import EVALUATE, kind_of
 from combee.work.asker import CallRow
-from combee.work.callgraph import graph_of
+from combee.work.callgraph import graph_of, retimed
 
 LOOK = EVALUATE.part
 """The part of a run that is the comparison's own measurement and charged to nobody."""
@@ -89,11 +89,7 @@ def facts_of(
 
 def _parts(step: StepSummary, rows: Sequence[CallRow], slots: int, law: LatencyLaw) -> list[Part]:
     graph = graph_of(rows)
-    tokens = [
-        [[(row.uncached_tokens, row.completion_tokens) for row in chain] for chain in chains]
-        for chains in graph.stages
-    ]
-    times = retime(tokens, slots, law, graph.beside).per_stage
+    times = retimed(graph, slots, law).per_stage
     parts = []
     for stage, chains, seconds in zip(graph.names, graph.stages, times, strict=True):
         calls = [row for chain in chains for row in chain]

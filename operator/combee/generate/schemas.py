@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from combee.report.audit import Audit
 from combee.report.events import EVENTS
 from combee.report.result import Result
 
@@ -24,6 +25,10 @@ _RESULT_TEXT = """\
 reached are `null` or empty. The JSON Schema is
 [`result.schema.json`](../operator/combee/report/result.schema.json); unknown names are refused.
 Scores are shares in [0, 1]; a *point* is 0.01 of them."""
+_AUDIT_TEXT = """\
+`combee audit` ends with `audit.json` in its folder; [record.md](record.md#auditing-a-run) has the rules of
+the stamps. The JSON Schema is [`audit.schema.json`](../operator/combee/report/audit.schema.json); unknown
+names are refused."""
 _EVENTS_TEXT = """\
 `combee run --json` prints one JSON object per line; `event` says which kind it is. `progress` comes when
 something changed, at most about once a second and at least every 10 seconds. New fields and new events may be
@@ -37,6 +42,12 @@ def schema() -> dict[str, Any]:
     return {"$schema": _DIALECT, **_without_titles(made), "title": "combee result.json, version 1"}
 
 
+def audit_schema() -> dict[str, Any]:
+    """JSON Schema of audit.json version 1."""
+    made = Audit.model_json_schema(by_alias=True, mode="validation")
+    return {"$schema": _DIALECT, **_without_titles(made), "title": "combee audit.json, version 1"}
+
+
 def events_schema() -> dict[str, Any]:
     """JSON Schema of one line of ``combee run --json``."""
     made = EVENTS.json_schema(by_alias=True, mode="serialization")
@@ -45,8 +56,10 @@ def events_schema() -> dict[str, Any]:
 
 def generated() -> dict[Path, str]:
     """Every generated file's path and text."""
-    result, events = schema(), events_schema()
+    result, events, audit = schema(), events_schema(), audit_schema()
     return {
+        _REPORT / "audit.schema.json": _json(audit),
+        _ROOT / "docs" / "audit.md": _document("audit.json", _AUDIT_TEXT, audit),
         _REPORT / "result.schema.json": _json(result),
         _REPORT / "events.schema.json": _json(events),
         _ROOT / "docs" / "result.md": _document("result.json", _RESULT_TEXT, result),

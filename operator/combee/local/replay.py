@@ -60,6 +60,8 @@ class Replayed:
     steps: int = 0
     answers: int = 0
     """calls that the memo answered."""
+    taken: frozenset[str] = frozenset()
+    """where in the store these answers are, each once."""
     end: str = ""
     """the outcome, or where the record ends."""
     ended_early: bool = False
@@ -211,7 +213,7 @@ async def replay(prepared: Prepared, record: Record) -> Replayed:
                 if not any(one.step.startswith(record.who.name) for one in replayed.differences):
                     await _compare_result(executor, record, prepared, outcome)
         finally:
-            replayed.answers = backend.answers
+            replayed.answers, replayed.taken = backend.answers, frozenset(backend.taken)
             store.close()
             await asyncio.to_thread(record.store.close)
     return replayed

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from combee.names import LESSONS_MARK
 from combee.report import strategist, words
+from combee.report.audit import Audit, audit_table
 from combee.report.diagnosis import sentences
 from combee.report.entries import lineage
 from combee.report.result import Entry, Result
@@ -49,11 +50,11 @@ class Section:
     entries: tuple[Entry, ...]
 
 
-def build_report(result: Result, *, lessons_markdown: str) -> Report:
+def build_report(result: Result, *, lessons_markdown: str, audit: Audit | None = None) -> Report:
     """Return both forms of the report; ``lessons_markdown`` ends report.md; the HTML shows the entries."""
     from combee.report.figures import figures
 
-    context = _context(result)
+    context = _context(result, audit)
     page = _environment(html=True)
     style, digest = style_sheet()
     html = page.get_template("report.html.j2").render(
@@ -64,11 +65,11 @@ def build_report(result: Result, *, lessons_markdown: str) -> Report:
     return Report(text.render(**context, lessons=body), html)
 
 
-def build_strategist(result: Result) -> Report:
+def build_strategist(result: Result, audit: Audit | None = None) -> Report:
     """Return both forms of the strategist's report: the same ten sections, the HTML with figures."""
     from combee.report.figures import figures
 
-    context = {**_context(result), "strategist": strategist.sections(result)}
+    context = {**_context(result, audit), "strategist": strategist.sections(result, audit)}
     style, digest = style_sheet()
     html = _environment(html=True).get_template("strategist.html.j2")
     text = _environment(html=False).get_template("strategist.md.j2")
@@ -89,7 +90,7 @@ def lessons_markdown(result: Result) -> str:
     return template.render(**_context(result))
 
 
-def _context(result: Result) -> dict[str, Any]:
+def _context(result: Result, audit: Audit | None = None) -> dict[str, Any]:
     """Return what the templates read."""
     outside = [entry for entry in result.entries if not entry.rendered]
     gate = result.gate
@@ -111,7 +112,8 @@ def _context(result: Result) -> dict[str, Any]:
         "warnings": words.warnings(result),
         "diagnosis": [line for line in sentences(result.diagnosis) if line] if result.diagnosis else [],
         "next_steps": words.next_steps(result),
-        "tables": tables(result),
+        "tables": {**tables(result), "audit": audit_table(audit)},
+        "audited": audit is not None,
         "sections": _sections([entry for entry in result.entries if entry.rendered]),
         "outside": _sections(outside[:MAX_NOT_RENDERED]),
         "outside_count": len(outside),

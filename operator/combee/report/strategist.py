@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from combee.report import words
+from combee.report.audit import SURVIVED, Audit
 from combee.report.parts import DiagnosisRecord
 from combee.report.result import Result
 from combee.report.shape import lines as shape_lines
@@ -57,11 +58,11 @@ class Section:
     figures: tuple[str, ...] = ()
 
 
-def sections(result: Result) -> tuple[Section, ...]:
-    """Return the ten sections."""
+def sections(result: Result, audit: Audit | None = None) -> tuple[Section, ...]:
+    """Return the ten sections; the last has the stamps of ``audit``."""
     makers = (
         *(_task, _convergence, _shape, _batching, _diversity),
-        *(_evaluator, _stopping, _canary, _cost, _risks),
+        *(_evaluator, _stopping, _canary, _cost, lambda result, title: _risks(result, title, audit)),
     )
     return tuple(maker(result, title) for maker, title in zip(makers, HEADINGS, strict=True))
 
@@ -347,9 +348,12 @@ def _cost(result: Result, title: str) -> Section:
     )
 
 
-def _risks(result: Result, title: str) -> Section:
+def _risks(result: Result, title: str, audit: Audit | None) -> Section:
     risk, monitor = _largest(result)
     limits = ["on another hardware class, held-out slice or seed: this is one run"]
+    if audit is not None:
+        limits = [f"{one.claim}: {one.stamp}" for one in audit.stamps if one.stamp != SURVIVED]
+        limits.append("beyond the seeds and the hardware of the audit")
     if result.serial_baseline is None and result.diagnosis is None:
         limits.append("there is no serial baseline, so no speed-up is claimed at all")
     if result.simulated:
@@ -362,6 +366,7 @@ def _risks(result: Result, title: str) -> Section:
             ("where the speed-up does not hold", "; ".join(limits)),
             ("warnings", "; ".join(words.warnings(result)) or "none"),
         ),
+        tables=("audit",),
     )
 
 

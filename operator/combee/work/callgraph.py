@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from combee.algo.schedule import Beside, list_schedule
+from combee.algo.latency import LatencyLaw, retime
+from combee.algo.schedule import Beside, Schedule, list_schedule
 from combee.work.asker import CallRow
 
 
@@ -66,3 +67,12 @@ def load_seconds(steps: Iterable[Sequence[CallRow]], slots: int) -> dict[str, fl
         took["busy"] += sum(row.seconds for row in rows)
         took["path"] += modelled_seconds(rows, max(1, len(rows)))
     return {name: round(seconds, 6) for name, seconds in took.items()}
+
+
+def retimed(graph: CallGraph, slots: int, law: LatencyLaw) -> Schedule:
+    """Return how long the recorded calls take on ``slots`` of a server with this latency law."""
+    tokens = [
+        [[(row.uncached_tokens, row.completion_tokens) for row in chain] for chain in chains]
+        for chains in graph.stages
+    ]
+    return retime(tokens, slots, law, graph.beside)

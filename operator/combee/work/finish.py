@@ -249,7 +249,7 @@ async def _write(context: WorkContext, step: Step, iteration: _Iteration) -> Ste
     took, rows = load_seconds(by_step.values(), context.slots), list(chained(*by_step.values()))
     walls = {**_step_walls(inputs.receipts), step.kind: context.clock() - iteration.started}
     wall = round(sum(walls.values()), 6)
-    learned = [_without_select(step_rows) for step_rows in by_step.values()]
+    learned = [without_select(step_rows) for step_rows in by_step.values()]
     learning = list(chained(*learned))
     record = {
         **_record(context, iteration, sum(role.tokens for role in usage.values()), rows),
@@ -304,7 +304,8 @@ def _modelled(steps: Iterable[list[CallRow]], slots: int) -> float:
     return round(sum(modelled_seconds(rows, slots) for rows in steps), 6)
 
 
-def _without_select(rows: Sequence[CallRow]) -> list[CallRow]:
+def without_select(rows: Sequence[CallRow]) -> list[CallRow]:
+    """Return the calls that learn; scoring select is no part of learning."""
     return [row for row in rows if not row.stage.startswith(ON_SELECT)]
 
 

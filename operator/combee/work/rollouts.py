@@ -180,9 +180,10 @@ async def evaluate(
     *,
     stage: str,
     known: Mapping[str, Known] | None = None,
+    repeat: int = 0,
 ) -> Scores:
     """Score a playbook on the examples; those whose score is ``known`` are not asked. ``stage`` begins with
-    the name of their split.
+    the name of their split. ``repeat``: which repeat of the same questions it is.
 
     Raises TransientError on a bad day: most of the scores would be those of no answer.
     """
@@ -193,7 +194,14 @@ async def evaluate(
     async def answer(item: tuple[int, Example]) -> Trajectory:
         chain, example = item
         trajectory = await rollout(
-            context, asker, example, shown, stage=stage, chain=chain, split=stage.partition(" ")[0]
+            context,
+            asker,
+            example,
+            shown,
+            stage=stage,
+            chain=chain,
+            split=stage.partition(" ")[0],
+            epoch=repeat,
         )
         context.progress.advance()
         return trajectory

@@ -16,6 +16,7 @@ from combee import names
 from combee.cli.cluster.logs import last_words
 from combee.cli.cluster.place import Here, LiveRun, find, note, on_cluster, say
 from combee.cli.cluster.pods import begun, children_selector, log_lines, phase_of
+from combee.cli.report import read, reports, stamps
 from combee.cli.strategist import sections_of, show
 from combee.cli.where import Place
 from combee.clients.kubernetes.kube import Kube, Object
@@ -43,16 +44,19 @@ def run_report(name: str, out: Path, place: Place, *, wait_seconds: float, strat
         _refuse_folder(out)
         files = await fetched(here, run, wait_seconds)
         if strategist:
-            made = await asyncio.to_thread(sections_of, files[RESULT_FILE], f"{name}: {RESULT_FILE}")
+            made = await asyncio.to_thread(sections_of, files[RESULT_FILE], f"{name}: {RESULT_FILE}", out)
             # result.json is written last: where it is, the rest is.
             files = {**made, **files}
+        result, audit = read(files[RESULT_FILE], f"{name}: {RESULT_FILE}", out)
+        if audit is not None:
+            files = {**files, **await asyncio.to_thread(reports, result, audit)}
         await asyncio.to_thread(written, files, out)
         if strategist:
             show(made)
             return 0
         plans = sum(file.startswith("plans/") for file in files)
         say(
-            f"{name}: {len(files)} files in {out} ({plans} plans)\n\nLook at\n"
+            f"{stamps(audit)}{name}: {len(files)} files in {out} ({plans} plans)\n\nLook at\n"
             f"  {out}/report.html    the whole story, with figures\n"
             f"  {out}/{names.PROMPT_KEY}    what models are shown from now on\n"
             f"  {out}/{names.LESSONS_FILE}    what was learned, and from what\n"

@@ -21,6 +21,8 @@ class Recorded(Folder):
         self.lost: dict[str, list[CombeeError]] = {}
         """the calls that the step lost: by key, their errors in the order in which they were met."""
         self.answers = 0
+        self.taken: set[str] = set()
+        """the paths of the answers, each once."""
         self._record = record
 
     def get(self, path: str) -> bytes | None:
@@ -39,4 +41,5 @@ class Recorded(Folder):
                 fix="Replay with the manifest, data and version of the run, on its whole store",
             )
         self.answers += 1
+        self.taken.add(path)
         return data
