@@ -54,6 +54,10 @@ def test_the_lines_add_up_to_the_result(
         learned = hashlib.sha256((tmp_path / "out" / "prompt.md").read_bytes()).hexdigest()
         assert {line["promptHash"] for line in best} == {learned}
     assert {line["servingModel"] for line in lines} == {line["proposerModel"] for line in lines} == {MODEL}
+    timed = {one["step"]: one for one in result["durations"]}
+    called = sum(one["calls"]["n"] for one in timed.values() if one["calls"])
+    assert called == sum(use["calls"] for use in result["usage"].values())
+    assert timed["map"]["steps"]["n"] == timed["finish"]["steps"]["n"] == len(result["iterations"])
     assert {line["evaluatorModel"] for line in lines} == {line["gpuSeconds"] for line in lines} == {None}
 
 

@@ -23,6 +23,7 @@ from combee.plan.state import DataFacts, RunState, after_iteration, after_profil
 from combee.plan.types import EXIT_CODES, IterationPlan, StepSummary
 from combee.report.cost import accepted, serial_baseline, whole_cost, with_diagnosis
 from combee.report.diagnosed import diagnosis_of
+from combee.report.durations import call_seconds, durations, step_seconds
 from combee.report.entries import NO_BETTER, SHORT, entries_of, variants_of
 from combee.report.result import (
     Baseline,
@@ -100,6 +101,7 @@ async def result_of(session: Session) -> Result:
         ),
         evaluation=records.around.get(EVALUATE.name),
         shape=_shape(session),
+        durations=durations(await call_seconds(session), step_seconds(iterations, records.around)),
         budget=_budget(session),
         cost_per_point=whole_cost(session, paired),
         accepted=accepted(session),

@@ -109,3 +109,22 @@ class SerialBaseline(Model):
     """Examples learned from when it first scored that."""
     seconds_per_point: Amount | None = None
     """Seconds up to there for each point above its first score; null where it never rose."""
+
+
+class Quantiles(Model):
+    """Quantiles of seconds, by nearest rank."""
+
+    n: Annotated[int, Field(ge=1)]
+    p50: Amount
+    p95: Amount
+    p99: Amount
+
+
+class Durations(Model):
+    """How long one kind of step took in the whole run."""
+
+    step: str
+    calls: Quantiles | None = None
+    """Of its calls, as the client saw the answered attempt; null where it made none."""
+    steps: Quantiles | None = None
+    """Of its steps, by the wall clock; a map's is that of its longest shard. null where none was finished."""

@@ -34,6 +34,7 @@ from combee.report.parts import StepRecord as StepRecord
 from combee.report.parts import Verification as Verification
 from combee.report.parts_cost import AcceptedPrompt as AcceptedPrompt
 from combee.report.parts_cost import CostPerPoint as CostPerPoint
+from combee.report.parts_cost import Durations as Durations
 from combee.report.parts_cost import SerialBaseline as SerialBaseline
 from combee.report.parts_cost import SerialPoint as SerialPoint
 from combee.report.parts_cost import Setup as Setup
@@ -321,6 +322,8 @@ class Result(Model):
     """The one look at gate and test after the last iteration."""
     shape: ShapeRecord | None = None
     """The shape of parallelism that fits; null in results of older versions, and before data was counted."""
+    durations: tuple[Durations, ...] = ()
+    """How long calls and steps took, by kind of step; empty in results of older versions."""
     budget: tuple[BudgetLine, ...] = ()
     cost_per_point: CostPerPoint | None = None
     """The cost of a point on the gate half; null when there is no gain to divide by."""

@@ -343,7 +343,7 @@ def _cost(result: Result, title: str) -> Section:
             ("the whole run", words.cost(result)),
             ("against the serial baseline", compared),
         ),
-        tables=("accepted", "time", "usage"),
+        tables=("accepted", "time", "durations", "usage"),
         figures=("gain",),
     )
 

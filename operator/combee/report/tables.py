@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import get_args
 
 from combee.algo.gates import score_interval
-from combee.report import views, words
+from combee.report import durations, views, words
 from combee.report.diagnosis import diagnosis_table
 from combee.report.prefix import prefix_table
 from combee.report.result import BudgetLine, IterationRecord, Paired, Result, Role
@@ -33,6 +33,7 @@ def tables(result: Result) -> dict[str, Table]:
         _time(result),
         path(result),
         latency(result),
+        durations.table(result),
         prefix_table(result),
         servers(result),
         replies(result),

@@ -1,0 +1,77 @@
+"""How long calls and steps of each kind took: quantiles over the whole run, from what was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from combee.report.parts_cost import Durations, Quantiles
+from combee.report.result import IterationRecord, Result, StepRecord
+from combee.report.rollouts import graphs_of, in_order
+from combee.report.session import Session
+from combee.report.text import Table, duration
+from combee.steps import order_of
+from combee.work.asker import decode_rows
+from combee.work.happened import quantile
+
+
+async def call_seconds(session: Session) -> dict[str, list[float]]:
+    """Return the seconds of every recorded call, as the client saw the answered attempt, by kind of step."""
+    seconds: dict[str, list[float]] = {}
+    for summary in in_order(session.summaries):
+        for data in await graphs_of(session, summary):
+            seconds.setdefault(summary.kind, []).extend(row.seconds for row in decode_rows(data))
+    return seconds
+
+
+def step_seconds(
+    iterations: Iterable[IterationRecord], around: Mapping[str, StepRecord]
+) -> dict[str, list[float]]:
+    """Return the wall-clock seconds of every finished step by kind; a map's are those of its longest
+    shard."""
+    seconds = {name: [one.wall_seconds] for name, one in around.items()}
+    for iteration in iterations:
+        for name, taken in iteration.step_seconds.items():
+            seconds.setdefault(name, []).append(taken)
+    return seconds
+
+
+def durations(
+    calls: Mapping[str, Sequence[float]], steps: Mapping[str, Sequence[float]]
+) -> tuple[Durations, ...]:
+    """Return the quantiles by kind of step, in the order of a run.
+
+    >>> (one,) = durations({"map": [1.0, 2.0, 3.0]}, {"map": [4.0]})
+    >>> one.calls.p50, one.calls.p95, one.steps.n
+    (2.0, 3.0, 1)
+    """
+    kinds = sorted(calls.keys() | steps.keys(), key=order_of)
+    return tuple(
+        Durations(step=kind, calls=_quantiles(calls.get(kind, ())), steps=_quantiles(steps.get(kind, ())))
+        for kind in kinds
+    )
+
+
+def _quantiles(seconds: Sequence[float]) -> Quantiles | None:
+    if not seconds:
+        return None
+    ordered = sorted(seconds)
+    p50, p95, p99 = (round(quantile(ordered, share), 6) for share in (0.5, 0.95, 0.99))
+    return Quantiles(n=len(ordered), p50=p50, p95=p95, p99=p99)
+
+
+def table(result: Result) -> Table:
+    """Return the quantiles of calls and of steps."""
+
+    def cells(one: Quantiles | None) -> tuple[str, ...]:
+        return (
+            ("", "", "", "") if one is None else (f"{one.n:,}", *map(duration, (one.p50, one.p95, one.p99)))
+        )
+
+    rows = tuple((one.step, *cells(one.calls), *cells(one.steps)) for one in result.durations)
+    columns = ("step", "#calls", "#p50", "#p95", "#p99", "#steps", "#step p50", "#step p95", "#step p99")
+    note = (
+        "Over the whole run, by nearest rank: of few steps the upper quantiles are the longest one. A call's "
+        "time is that of the attempt that was answered, and of an answer from memory what it took when made; "
+        "a step's is wall time, of a map that of its longest shard."
+    )
+    return Table("durations", "How long calls and steps took", columns, rows, "not shown", note)
