@@ -31,7 +31,7 @@ from combee.local.meter import Meter
 from combee.methods.ace import AceMethod, ledger
 from combee.plan.decide import Identity
 from combee.plan.state import DataFacts
-from combee.plan.types import IterationPlan, StepSummary
+from combee.plan.types import Clocks, IterationPlan, StepSummary
 from combee.sim import keyfile, prompts, wire
 from combee.sim.model import Model
 from combee.sim.params import Law, SimConfig
@@ -177,6 +177,9 @@ class _Folder:
 
     def plans(self) -> dict[int, IterationPlan]:
         return dict(self.frozen)
+
+    def clocks(self, iteration: int, now: Clocks) -> Clocks:
+        return now
 
     def freeze(self, plan: IterationPlan) -> IterationPlan:
         return self.frozen.setdefault(plan.iteration, plan)

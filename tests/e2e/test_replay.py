@@ -18,7 +18,9 @@ from combee.clients.model.chat import ChatClient
 from combee.clients.model.memo import _encoded
 from combee.clients.model.wire import Completion
 from combee.errors import TransientError
+from combee.local.executor import LocalExecutor
 from combee.plan import decide as deciding
+from combee.plan.types import Clocks
 
 pytestmark = pytest.mark.e2e
 EXAMPLES = ROOT / "examples"
@@ -177,6 +179,46 @@ def test_what_was_fetched_from_a_cluster_is_replayed_with_its_store(learn: Learn
     shutil.copytree(out, fetched, ignore=shutil.ignore_patterns("store", "run.json", "clock.json", "lock"))
     assert combee("replay", fetched, "-f", path).returncode == 2
     same(fetched, "-f", path, "--store", out / "store")
+
+
+@pytest.mark.parametrize(
+    ("budget", "clocks"),
+    [
+        pytest.param(
+            {"money": 6.0, "primary": "money"},
+            lambda iteration: Clocks(0.0, 3600.0 * (1 + iteration)),
+            id="what GPUs cost",
+        ),
+        pytest.param(
+            {"wallClockSeconds": 1500, "primary": "wallClockSeconds"},
+            lambda iteration: Clocks(1000.0 * iteration),
+            id="wall clock",
+        ),
+    ],
+)
+def test_what_a_clock_decided_comes_out_the_same_and_not_without_it(
+    learn: Learn, monkeypatch: pytest.MonkeyPatch, budget: dict[str, Any], clocks: Callable[[int], Clocks]
+) -> None:
+    """GPU seconds, which a laptop holds none of, and a clock that runs fast bound what is learned."""
+
+    async def shown(executor: LocalExecutor) -> Clocks:
+        number = executor.state.iteration
+        if executor.state.phase != "Learning" or number in executor.plans:
+            return Clocks()
+        return executor.folder.clocks(number, clocks(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalExecutor, "_clocks", shown)
+        path, out = learn(train=40, budget=budget, prices={"currency": "EUR", "perGpuHour": 1.0})
+    sizes = [json.loads(plan.read_text())["batch_size"] for plan in sorted(out.glob("plans/*"))]
+    assert result_of(out)["outcome"] == "BudgetExhausted", (result_of(out)["reason"], sizes)
+    kept = json.loads((out / "clocks" / "i000.json").read_text())
+    assert Clocks(**kept) == clocks(0)
+    told = same(out, "-f", path)
+    assert told["end"] == "BudgetExhausted"
+    shutil.rmtree(out / "clocks")
+    without = replayed(out, "-f", path)
+    assert without["differences"] or without["end"].startswith("the record ends before the plan")
 
 
 def test_a_changed_decision_rule_is_found(learn: Learn, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 DIR/run.json        name, digests of manifest and data: which run may be resumed here
 DIR/lock            held (flock) while a run works here; freed by the kernel when it dies
 DIR/plans/i000.json the frozen IterationPlans
+DIR/clocks/i000.json what the clocks showed when an iteration was planned, or learning stopped in its place
 DIR/steps/*.json    summaries of finished steps
 DIR/clock.json      the seconds that it took so far, over all sessions
 DIR/store/          the artifact store, unless the manifest names another
@@ -23,7 +24,7 @@ from pathlib import Path
 from combee.clients.store.folder import TEMPORARY
 from combee.clients.store.store import Store
 from combee.errors import DataError, HeldOutMovedError, StoreError, UserError
-from combee.plan.types import IterationPlan, StepSummary
+from combee.plan.types import Clocks, IterationPlan, StepSummary
 from combee.steps import LEADING
 
 RUN_FILE_VERSION = 1
@@ -97,6 +98,13 @@ class RunFolder:
             return plan
         data = self.store.get(path) or b""
         return IterationPlan.from_json(data, where=f"{self.path}/{path}")
+
+    def clocks(self, iteration: int, now: Clocks) -> Clocks:
+        """Write what the clocks show at a decision unless an earlier session did, and return what counts."""
+        path = clocks_file(iteration)
+        if self.store.put_new(path, now.to_json()):
+            return now
+        return Clocks.from_json(self.store.get(path) or b"", where=f"{self.path}/{path}")
 
     def summaries(self) -> dict[str, StepSummary]:
         """Return the summaries of finished steps by name. A damaged one counts as missing."""
@@ -263,6 +271,20 @@ def read_plans(folder: Path) -> dict[int, IterationPlan]:
         plan = IterationPlan.from_json(data, where=str(path))
         plans[plan.iteration] = plan
     return plans
+
+
+def clocks_file(iteration: int) -> str:
+    """Return the path, in a run's folder, of what the clocks showed before an iteration."""
+    return f"clocks/i{iteration:03d}.json"
+
+
+def read_clocks(folder: Path) -> dict[int, Clocks]:
+    """Return what the clocks showed at each decision, by iteration; nothing of earlier versions. Raises
+    UserError when one cannot be read."""
+    return {
+        int(path.stem.removeprefix("i")): Clocks.from_json(path.read_bytes(), where=str(path))
+        for path in sorted((folder / "clocks").glob("i*.json"))
+    }
 
 
 def given_plans(folder: Path) -> dict[int, IterationPlan]:

@@ -20,7 +20,7 @@ from combee.local.meter import Meter
 from combee.plan.decide import Identity, Plan, decide
 from combee.plan.money import money_of
 from combee.plan.state import RunState, charge
-from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
+from combee.plan.types import Clocks, IterationPlan, Outcome, Snapshot, Step, StepSummary
 from combee.steps import LEADING
 from combee.work.context import WorkContext
 from combee.work.steps import run_step
@@ -37,6 +37,9 @@ class Folder(Protocol):
 
     def freeze(self, plan: IterationPlan) -> IterationPlan:
         """Write a plan unless the iteration has one, and return the iteration's plan."""
+
+    def clocks(self, iteration: int, now: Clocks) -> Clocks:
+        """Write what the clocks show at a decision, and return what counts: what was written first."""
 
     def keep(self, summary: StepSummary) -> StepSummary:
         """Write the summary of a finished step, and return the one that counts."""
@@ -64,7 +67,7 @@ class LocalExecutor:
         self.summaries = await asyncio.to_thread(self.folder.summaries)
         self.plans = await asyncio.to_thread(self.folder.plans)
         while True:
-            plan = self._decide(self.guard.elapsed_seconds())
+            plan = self._decide(await self._clocks())
             self._follow(plan)
             if plan.outcome is not None:
                 return plan.outcome
@@ -77,7 +80,15 @@ class LocalExecutor:
             for step in plan.start:
                 await self._do(step)
 
-    def _decide(self, elapsed_seconds: float) -> Plan:
+    async def _clocks(self) -> Clocks:
+        """Return what the clocks show. Where an iteration is to be planned, or learning to be stopped, it is
+        written down first: whoever decides the same again sees the same clocks."""
+        now, state = Clocks(round(self.guard.elapsed_seconds(), 3)), self.state
+        if state.phase != "Learning" or state.iteration in self.plans:
+            return now
+        return await asyncio.to_thread(self.folder.clocks, state.iteration, now)
+
+    def _decide(self, clocks: Clocks) -> Plan:
         snapshot = Snapshot(
             self.summaries, self.plans, given_iterations=len(self.given) if self.given else None
         )
@@ -86,7 +97,8 @@ class LocalExecutor:
             who=self.who,
             state=self.state,
             snapshot=snapshot,
-            elapsed_seconds=elapsed_seconds,
+            elapsed_seconds=clocks.elapsed_seconds,
+            gpu_seconds=clocks.gpu_seconds,
         )
 
     def _follow(self, plan: Plan) -> None:

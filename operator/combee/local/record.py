@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from combee.api.digests import manifest_digest
-from combee.assembly.folder import CLOCK, RunIdentity, holds, read_plans
+from combee.assembly.folder import CLOCK, RunIdentity, holds, read_clocks, read_plans
 from combee.clients.store.store import Store
 from combee.errors import DataError, HeldOutMovedError, UserError
 from combee.local.session import Prepared
 from combee.names import LESSONS_FILE
 from combee.plan.decide import Identity
-from combee.plan.types import IterationPlan, StepSummary
+from combee.plan.types import Clocks, IterationPlan, StepSummary
 from combee.report.bundle import RESULT_FILE
 from combee.report.result import Result, read_result
 from combee.steps import kind_of
@@ -31,6 +31,8 @@ class Record:
 
     who: Identity
     plans: Mapping[int, IterationPlan]
+    clocks: Mapping[int, Clocks]
+    """what the clocks showed at each decision, by iteration; nothing of earlier versions."""
     summaries: Mapping[str, StepSummary]
     store: Store
     result: Result | None
@@ -94,6 +96,7 @@ def read_record(folder: Path, store_uri: str, prepared: Prepared) -> Record:
     return Record(
         who=Identity(prepared.run.name, _uid(summaries, digest)),
         plans=read_plans(folder / "plans"),
+        clocks=read_clocks(folder),
         summaries=summaries,
         store=Store.open(store_uri or str(folder / "store")),
         result=result,

@@ -25,8 +25,7 @@ from combee.local.meter import Meter
 from combee.local.record import Record
 from combee.local.session import Prepared, Silent, contexts
 from combee.names import LESSONS_FILE
-from combee.plan.decide import Plan
-from combee.plan.types import IterationPlan, Outcome, Step, StepSummary
+from combee.plan.types import Clocks, IterationPlan, Outcome, Step, StepSummary
 from combee.report.build import lessons_markdown
 from combee.report.bundle import prompt_files
 from combee.report.outcome import result_of
@@ -98,6 +97,13 @@ class _RecordFolder:
         self.differ(f"plan of iteration {plan.iteration + 1}", asdict(recorded), asdict(plan))
         return recorded
 
+    def clocks(self, iteration: int, now: Clocks) -> Clocks:
+        """Return the recorded clocks. An earlier version recorded none: the wall clock counted when learning
+        stopped, which its folder says, and GPUs are not known."""
+        if (recorded := self.record.clocks.get(iteration)) is not None:
+            return recorded
+        return Clocks(0.0 if iteration in self.record.plans else self.record.stop_seconds)
+
     def keep(self, summary: StepSummary) -> StepSummary:
         recorded = self.record.summaries[summary.step]
         self.made[summary.step] = summary
@@ -145,10 +151,6 @@ class _Replay(LocalExecutor):
     record: Record
     backend: Recorded
     kept: _RecordFolder
-
-    def _decide(self, elapsed_seconds: float) -> Plan:
-        more = self.state.iteration in self.record.plans
-        return LocalExecutor._decide(self, 0.0 if more else self.record.stop_seconds)
 
     async def _do(self, step: Step) -> None:
         """Do a step again. What follows a step that differs follows from it: the replay ends there."""

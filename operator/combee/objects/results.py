@@ -15,7 +15,7 @@ from combee.objects.addresses import NO_SERVICES, engine_urls
 from combee.objects.jobs import CONTAINER, GRACE_SECONDS, step_env
 from combee.objects.meta import labels, owner_reference
 from combee.objects.overrides import customised, pod_labels_and_annotations, resources_of, user_env
-from combee.objects.plans import PLAN_KEY, RUN_KEY
+from combee.objects.plans import CLOCKS_KEY, PLAN_KEY, RUN_KEY
 from combee.objects.pods import container, pod_spec, scratch
 from combee.objects.types import Object, Settings
 from combee.objects.volumes import RUN_FOLDER, Mounts
@@ -92,10 +92,13 @@ def _mounts(
     volume, mount = scratch(settings.worker_scratch)
     made.add(volume, mount["mountPath"], read_only=False)
     made.config_map(names.run_config_name(owner.name, owner.uid), RUN_KEY, "run", RUN_FOLDER)
-    sources = [
-        {"configMap": {"name": name, "items": [{"key": PLAN_KEY, "path": f"i{iteration:03d}.json"}]}}
-        for iteration, name in plans
-    ]
+    sources: list[dict[str, Any]] = []
+    for iteration, name in plans:
+        file = f"i{iteration:03d}.json"
+        plan, clocks = {"key": PLAN_KEY, "path": file}, {"key": CLOCKS_KEY, "path": f"clocks/{file}"}
+        sources.append({"configMap": {"name": name, "items": [plan]}})
+        # An earlier version's ConfigMap has no such key.
+        sources.append({"configMap": {"name": name, "items": [clocks], "optional": True}})
     made.add({"name": "plans", "projected": {"sources": sources}}, PLANS_FOLDER)
     store = run.spec.store
     if store.pvc is not None:

@@ -22,7 +22,7 @@ from combee.plan.cluster.diagnose import still_at_work
 from combee.plan.cluster.engines import EngineWish
 from combee.plan.cluster.rollouts import RolloutsWish
 from combee.plan.cluster.seen import Seen
-from combee.plan.types import IterationPlan
+from combee.plan.types import Clocks, IterationPlan
 from combee.records import Owner
 from combee.times import rfc3339
 
@@ -48,9 +48,9 @@ class Executor:
     _namespaces_with_accounts: set[str] = field(default_factory=set)
     """The namespaces whose accounts are known to exist."""
 
-    async def freeze(self, plan: IterationPlan, owner: Owner) -> IterationPlan:
+    async def freeze(self, plan: IterationPlan, clocks: Clocks, owner: Owner) -> IterationPlan:
         """Write the plan, or read the one that was frozen before. Return the plan to follow."""
-        body = plan_config(plan, owner)
+        body = plan_config(plan, clocks, owner)
         config_map = await self._ensure(body, owner)
         return IterationPlan.from_json(
             config_map["data"]["plan.json"].encode(), where=body["metadata"]["name"]

@@ -126,7 +126,7 @@ class Ticker:
             plan = decide_cluster(run, memory, seen)
             if plan.freeze is None:
                 return plan, seen
-            frozen = await self.executor.freeze(plan.freeze, owner)
+            frozen = await self.executor.freeze(plan.freeze, plan.clocks, owner)
             seen = replace(seen, plans={**seen.plans, frozen.iteration: frozen})
         raise BugError(f"{MAX_ROUNDS} plans in one tick", where=owner.name)
 

@@ -113,6 +113,30 @@ class IterationPlan:
             raise UserError(what, where=where, fix=_GIVE_PLANS) from None
 
 
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """What the clocks showed when an iteration was planned, or learning stopped. It stands beside the plan
+    and not in it: equal decisions have equal plans."""
+
+    elapsed_seconds: float = 0.0
+    """for how long the run had been active."""
+    gpu_seconds: float = 0.0
+    """seconds times GPUs that its engines had held."""
+
+    def to_json(self) -> bytes:
+        """Return the bytes of the file or the ConfigMap's key."""
+        return (json.dumps(asdict(self), sort_keys=True) + "\n").encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, *, where: str) -> Self:
+        """Read them. Raises UserError naming ``where``."""
+        try:
+            return cls(**{name: float(value) for name, value in json.loads(data).items()})
+        except (ValueError, TypeError, AttributeError) as error:
+            fix = "Take it from a copy of the folder"
+            raise UserError(f"not what clocks showed ({error})", where=where, fix=fix) from None
+
+
 def _plan_type(cls: type[IterationPlan]) -> TypeAdapter[Any]:
     """Return an adapter that refuses wrong types, unknown and missing fields: a plan may be anybody's."""
     cls.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]

@@ -17,7 +17,7 @@ from dataclasses import replace
 from combee.api.digests import manifest_digest
 from combee.assembly.context import keep_libraries_quiet, open_models, run_prefix, work_context
 from combee.assembly.endpoints import role_endpoints
-from combee.assembly.folder import read_plans
+from combee.assembly.folder import clocks_file, read_clocks, read_plans
 from combee.assembly.guard import BudgetGuard
 from combee.clients.model.wire import Endpoint
 from combee.clients.store.store import Store
@@ -26,7 +26,7 @@ from combee.objects.results import CALLS
 from combee.plan.cluster.engines import gpu_seconds
 from combee.plan.cluster.memory import Memory
 from combee.plan.decide import Identity
-from combee.plan.types import IterationPlan, Outcome, Step, StepSummary
+from combee.plan.types import Clocks, IterationPlan, Outcome, Step, StepSummary
 from combee.pod.data import PodData
 from combee.pod.environment import Pod, open_store
 from combee.pod.log import LogProgress, PodLog
@@ -74,8 +74,16 @@ async def _files(pod: Pod, log: PodLog) -> dict[str, bytes]:
         store.close()
     result = files.pop(RESULT_FILE)
     plans = {f"plans/i{n:03d}.json": plan.to_json() for n, plan in sorted(session.plans.items())}
+    clocks = {clocks_file(n): one.to_json() for n, one in sorted(_clocks(pod, memory).items())}
     steps = {f"steps/{name}.json": s.encode() for name, s in sorted(session.summaries.items())}
-    return {**plans, **steps, **files, RESULT_FILE: result}
+    return {**plans, **clocks, **steps, **files, RESULT_FILE: result}
+
+
+def _clocks(pod: Pod, memory: Memory) -> dict[int, Clocks]:
+    """Return what the clocks showed at each decision, that of stopping included."""
+    frozen = read_clocks(pod.settings.path(PLANS_FOLDER))
+    done = {number: clocks for number, clocks in frozen.items() if number < memory.run.iteration}
+    return done if memory.stopped is None else {**done, memory.run.iteration: memory.stopped}
 
 
 async def _recorded(context: WorkContext, session: Session) -> dict[str, bytes]:

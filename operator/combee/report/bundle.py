@@ -34,7 +34,7 @@ _LINE = 4096
 """characters in a line; a container runtime cuts lines longer than 16 KiB."""
 MAX_BYTES = 1 << 30
 _NAME = re.compile(
-    r"(?:plans|steps)/[a-z0-9][a-z0-9.-]{0,120}\.json|calls/[a-z0-9][a-z0-9.-]{0,120}\.jsonl|gate\.json|rollouts\.jsonl|result\.json|report\.(?:md|html)|lessons\.md|prompt\.(?:md|json)"
+    r"(?:plans|clocks|steps)/[a-z0-9][a-z0-9.-]{0,120}\.json|calls/[a-z0-9][a-z0-9.-]{0,120}\.jsonl|gate\.json|rollouts\.jsonl|result\.json|report\.(?:md|html)|lessons\.md|prompt\.(?:md|json)"
 )
 
 

@@ -177,8 +177,11 @@ def test_the_reports_pod_sees_the_store_and_nothing_to_keep_secret() -> None:
     assert writable == ["/tmp"]
     mounted = {mount["mountPath"] for mount in worker["volumeMounts"]}
     assert mounted == {"/tmp", "/etc/combee/run", "/etc/combee/plans", "/store"}
-    paths = [s["configMap"]["items"][0]["path"] for s in volume(made, "plans")["projected"]["sources"]]
-    assert paths == ["i000.json", "i001.json"]
+    sources = [one["configMap"] for one in volume(made, "plans")["projected"]["sources"]]
+    paths = {one["items"][0]["path"]: one.get("optional", False) for one in sources}
+    # An earlier version's ConfigMap of a plan has no clocks.
+    kept, clocks = ("i000.json", "i001.json"), ("clocks/i000.json", "clocks/i001.json")
+    assert paths == dict.fromkeys(kept, False) | dict.fromkeys(clocks, True)
     assert made["metadata"]["ownerReferences"][0]["uid"] == "3fa9c1d2-0000"
 
 

@@ -15,7 +15,7 @@ from combee.objects.jobs import step_job
 from combee.objects.plans import plan_config, run_config
 from combee.objects.rollouts import rollout_job, rollout_service
 from combee.objects.types import Settings
-from combee.plan.types import Step
+from combee.plan.types import Clocks, Step
 from combee.records import Owner
 from combee.steps import KINDS
 
@@ -217,7 +217,7 @@ def objects_of(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every object that is made for a run, with a word for what it is."""
     yield "run-config", run_config(run, owner)
-    yield "plan-config", plan_config(PLAN, owner)
+    yield "plan-config", plan_config(PLAN, Clocks(90.5, 181.0), owner)
     for kind in KINDS:
         yield f"step-{kind}", step_job(run, owner, step_of(kind, owner, shards), 0, settings)
     if run.spec.task.container is not None:

@@ -31,7 +31,7 @@ from combee.report.bundle import RESULT_FILE, unpacked
 LOOK_SECONDS = 0.5
 DELETE_SECONDS = 20.0
 _OURS = re.compile(
-    r"(?:(?:plans|steps)/[a-z0-9][a-z0-9.-]*\.json|calls/[a-z0-9][a-z0-9.-]*\.jsonl|gate\.json|rollouts\.jsonl|"
+    r"(?:(?:plans|clocks|steps)/[a-z0-9][a-z0-9.-]*\.json|calls/[a-z0-9][a-z0-9.-]*\.jsonl|gate\.json|rollouts\.jsonl|"
     r"strategist\.(?:md|html))"
 )
 

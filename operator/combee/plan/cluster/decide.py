@@ -17,10 +17,10 @@ from combee.plan import calibrated
 from combee.plan.cluster.engines import (
     EngineWish,
     account,
+    clocks_of,
     deadline,
     engines_down,
     engines_wished,
-    gpu_seconds,
     waits_in_queue,
     with_services,
 )
@@ -30,7 +30,7 @@ from combee.plan.cluster.rollouts import RolloutsWish, next_look, rollouts_down,
 from combee.plan.cluster.seen import Seen
 from combee.plan.decide import Identity, Plan, decide
 from combee.plan.state import RunState
-from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
+from combee.plan.types import Clocks, IterationPlan, Outcome, Snapshot, Step, StepSummary
 from combee.steps import FINISH, ITERATION, KINDS, PUBLISH, kind_of
 
 MAX_NOTES = 20
@@ -58,6 +58,8 @@ class ClusterPlan:
     freeze: IterationPlan | None = None
     """the plan to write, or to read back where there is one. Then decide again with it beside the plans that
     were seen: the memory may still be of the previous iteration."""
+    clocks: Clocks = field(default_factory=Clocks)
+    """what the clocks showed when ``freeze`` was decided."""
     jobs: tuple[JobWish, ...] = ()
     """the Jobs to make unless they are there."""
     delete: tuple[str, ...] = ()
@@ -108,7 +110,8 @@ def decide_cluster(run: Run, memory: Memory, seen: Seen) -> ClusterPlan:
     elif (passed := deadline(run.spec, memory, seen.now).passed) is not None:
         return _ended(run, memory, passed, seen, finished)
     elif plan.freeze is not None:
-        return _to_freeze(run, memory, seen, upkeep, plan.freeze, finished)
+        to_freeze = _to_freeze(run, memory, seen, upkeep, plan.freeze, finished)
+        return replace(to_freeze, clocks=clocks_of(run.spec, memory, seen.now))
     at_work = _at_work(run, memory, seen, (start[0], *plan.then))
     return replace(at_work, delete=(*upkeep.delete, *at_work.delete), expire=finished)
 
@@ -152,16 +155,18 @@ def _at_work(run: Run, memory: Memory, seen: Seen, steps: tuple[Step, ...]) -> C
 def _fold(run: Run, memory: Memory, seen: Seen, summaries: Mapping[str, StepSummary]) -> tuple[Memory, Plan]:
     """Take every finished step into the memory, until something is to be done. With an outcome, the
     best playbook is published before the run is over."""
-    snapshot = Snapshot(summaries, seen.plans)
+    snapshot, clocks = Snapshot(summaries, seen.plans), clocks_of(run.spec, memory, seen.now)
     while True:
         plan = decide(
             spec=run.spec,
             who=run.who,
             state=memory.run,
             snapshot=snapshot,
-            elapsed_seconds=memory.elapsed(seen.now),
-            gpu_seconds=gpu_seconds(run.spec, memory, seen.now),
+            elapsed_seconds=clocks.elapsed_seconds,
+            gpu_seconds=clocks.gpu_seconds,
         )
+        if memory.run.stop is None and plan.state.stop is not None:
+            memory = replace(memory, stopped=clocks)
         if plan.outcome is not None:
             failed = next((s.error for s in summaries.values() if s.error), "")
             failed = failed or (calibrated.CODE if calibrated.is_refuted(plan.state) else "")

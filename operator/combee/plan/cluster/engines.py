@@ -12,7 +12,7 @@ from combee.plan.cluster.memory import Memory, Served
 from combee.plan.cluster.seen import EngineSeen, Seen
 from combee.plan.money import money_of
 from combee.plan.state import RunState, limits_of
-from combee.plan.types import Outcome
+from combee.plan.types import Clocks, Outcome
 from combee.steps import DIAGNOSE, EVALUATE, ITERATION, PROFILE, PUBLISH, StepKind, kind_of, roles_ahead
 
 FETCH_SECONDS = 5.0
@@ -185,6 +185,11 @@ def with_services(memory: Memory, seen: Seen) -> Memory:
 def gpu_seconds(spec: RunSpec, memory: Memory, now: float) -> float:
     """Return seconds times GPUs held so far. GPUs are held for as long as an engine's pods are asked for."""
     return memory.gpu_seconds + _gpu_seconds_since(spec, memory.engines_since, now)
+
+
+def clocks_of(spec: RunSpec, memory: Memory, now: float) -> Clocks:
+    """Return what the clocks show, as a decision sees them and as they are recorded with it."""
+    return Clocks(round(memory.elapsed(now), 3), round(gpu_seconds(spec, memory, now), 3))
 
 
 def _gpu_seconds_since(spec: RunSpec, starts: Mapping[str, float], now: float) -> float:

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from combee.errors import BugError
 from combee.plan.observed import Observed
 from combee.plan.state import RunState
+from combee.plan.types import Clocks
 
 MEMORY_VERSION = 1
 PHASES = ("Profiling", "Learning", "Evaluating", "Publishing", "Complete")
@@ -107,6 +108,8 @@ class Memory:
     """until when the engines stay down for another run's."""
     let_goes: int = 0
     """how often they were taken down for that since they were all up."""
+    stopped: Clocks | None = None
+    """what the clocks showed when learning stopped; None before, and of earlier versions."""
     baseline: str = ""
     """the artifact that the run started from."""
     notes: tuple[IterationNote, ...] = ()
