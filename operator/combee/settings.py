@@ -239,6 +239,8 @@ class OperatorSettings:
     allow_waived_canary: bool = _variable("COMBEE_ALLOW_WAIVED_CANARY", _yes, default="true")
     discipline: Literal["Strict", "Advisory"] = _variable("COMBEE_DISCIPLINE", _discipline, default="Strict")
     """whether a run that names none and does not state its inputs is refused, or warned."""
+    read_nodes: bool = _variable("COMBEE_READ_NODES", _yes)
+    """whether it may list nodes, to know which GPUs engines get."""
     secret_policy: bool = _variable("COMBEE_SECRET_POLICY", _yes)
     """whether the admission policy that guards Secrets is installed."""
     make_accounts: bool = _variable("COMBEE_MAKE_ACCOUNTS", _yes)

@@ -96,3 +96,35 @@ def test_a_playbook_makes_its_run_when_its_template_states_its_inputs(
         there.apply(learn={"trigger": "OnChange", "template": whole})
         (name,) = eventually("its run is made", made, seconds=120)
         assert Runs(cluster, namespace).ended(name)["phase"] in FINISHED
+
+
+def test_gpus_are_asked_for_until_the_labels_of_nodes_name_them(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    """The quickstart's engine on one GPU, by an operator that may list nodes: first they have no label."""
+
+    def on_a_gpu(run: dict[str, Any]) -> None:
+        at_once(run)
+        run["spec"]["engines"][0].pop("hardware", None)
+        run["spec"]["engines"][0]["vllm"]["gpusPerReplica"] = 1
+
+    product = "nvidia.com/gpu.product"
+    runs = Runs(cluster, namespace)
+    strict = {"COMBEE_DISCIPLINE": "Strict", "COMBEE_READ_NODES": "true"}
+    with operating(cluster, namespace, tmp_path / "operator.log", COMBEE_RESYNC_SECONDS="5", **strict):
+        runs.apply(on_a_gpu)
+        condition = accepted(runs)
+        assert (condition["status"], condition["reason"]) == ("False", "MissingInput")
+        assert condition["message"].startswith(
+            "discipline Strict: not stated: spec.engines[0].hardware (which GPUs or CPUs answer there, and "
+            "how many? A node that its pods may use has no label that names its GPUs). "
+        )
+        cluster.kubectl("label", "node", "--all", f"{product}=NVIDIA-TEST")
+        try:
+            status = runs.ended()
+        finally:
+            cluster.kubectl("label", "node", "--all", f"{product}-")
+        assert status["phase"] == "Learned", status["message"]
+        (known,) = (value for name, value in status["resolved"].items() if name.endswith(".hardware"))
+        assert known == "1 x 1 NVIDIA-TEST (labels of nodes)"
+        assert "hardware (" not in accepted(runs)["message"]

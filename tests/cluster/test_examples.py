@@ -16,7 +16,8 @@ from combee.api.load import parse_run
 from combee.objects.engines import engine_objects, prefetch_job
 from combee.objects.jobs import step_job
 from combee.objects.types import Settings
-from combee.plan.cluster.accept import Policy, accept
+from combee.plan.cluster.accept import Policy, accept, question
+from combee.plan.cluster.hardware import EngineGpus
 from combee.plan.types import Step
 from combee.records import Owner
 
@@ -75,7 +76,8 @@ RUNS = [(file, made) for file in FILES for made in objects(file) if made["kind"]
 def test_the_server_takes_what_the_operator_makes_of_it(
     cluster: Cluster, namespace: str, file: str, made: dict[str, Any]
 ) -> None:
-    accept(made, Policy(allow_custom_tasks=True, secret_policy=True, discipline="Strict"))
+    policy = Policy(allow_custom_tasks=True, secret_policy=True, discipline="Strict")
+    question(accept(made, policy).spec, policy, EngineGpus(), started=False)
     run, owner = parse_run(made, ""), Owner(made["metadata"]["name"], namespace, "3fa9c1d2-0000")
     settings = Settings("localhost/w:1", vllm_image="localhost/v:1", engine_images=("localhost",))
     applied(cluster, namespace, list(_made(run, owner, settings)))

@@ -125,7 +125,8 @@ class Engine(Model):
     hardware: Hardware | None = Field(
         default=None,
         description="What answers there, such as 4x H100, two nodes. Absent: of a server that the run brings "
-        "up, its replicas and GPUs; of one that is there already, nobody said.",
+        "up, its replicas and GPUs, which the labels of nodes may name; of one that is there already, nobody "
+        "said.",
     )
     template: PodTemplate = Field(
         default_factory=PodTemplate, description="Allow-listed overrides of the server's pods (vllm)."
@@ -160,6 +161,12 @@ class Engine(Model):
     def model(self) -> str:
         """The model to ask for; empty where only the service that ``ref`` names can tell."""
         return self.vllm.model if self.vllm is not None else (self.ref and self.ref.model) or ""
+
+    @property
+    def only_counts_gpus(self) -> bool:
+        """Whether the run brings up servers with GPUs and does not say which: ``hardware_class`` has only
+        their number."""
+        return self.hardware is None and self.vllm is not None and self.vllm.gpus_per_replica > 0
 
     @property
     def hardware_class(self) -> str:

@@ -24,6 +24,7 @@ from combee.errors import CombeeError, UserError
 from combee.names import API_VERSION
 from combee.objects.types import Settings
 from combee.observe.complaints import Complaints
+from combee.observe.nodes import Nodes
 from combee.observe.playbooks import PlaybookObserver
 from combee.observe.runs import Observer
 from combee.operator.apply import Executor
@@ -86,6 +87,7 @@ def assemble(settings: OperatorSettings, kube: Kube) -> Parts:
     metrics = Metrics(resync_seconds=settings.resync_seconds)
     fence = Fence(kube, settings.pod_namespace, settings.pod_name)
     writing, chosen = kube.fenced(fence.check), object_settings(settings)
+    nodes = Nodes(writing, settings.read_nodes)
     teller = Teller(writing, settings.pod_name)
     ticker = Ticker(
         kube=writing,
@@ -93,6 +95,7 @@ def assemble(settings: OperatorSettings, kube: Kube) -> Parts:
         executor=Executor(writing, made=lambda kind: metrics.made.labels(kind).inc()),
         teller=teller,
         versions=Versions(writing),
+        nodes=nodes,
         settings=chosen,
         policy=Policy(settings.allow_custom_tasks, settings.secret_policy, settings.discipline),
         seen=metrics.saw,
@@ -104,6 +107,7 @@ def assemble(settings: OperatorSettings, kube: Kube) -> Parts:
         teller=teller,
         judges=Judges(writing, chosen),
         data=DataWatch(writing, chosen),
+        nodes=nodes,
         allow_waived=settings.allow_waived_canary,
         discipline=settings.discipline,
         happened=lambda reason: metrics.versions.labels(reason).inc(),

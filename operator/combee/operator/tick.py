@@ -16,14 +16,16 @@ from combee.errors import BugError, ManifestError
 from combee.names import RUN_KIND
 from combee.objects.engines import check_run
 from combee.objects.types import Settings
+from combee.observe.nodes import Nodes
 from combee.observe.runs import Observer
 from combee.operator.apply import BeingDeletedError, Executor
 from combee.operator.statuspatch import status_patch
 from combee.operator.tell import Teller
 from combee.operator.versions import Versions, with_models, with_start
-from combee.plan.cluster.accept import Policy, RefusedError, accept
+from combee.plan.cluster.accept import Policy, RefusedError, accept, question
 from combee.plan.cluster.decide import ClusterPlan, Run, decide_cluster
 from combee.plan.cluster.happenings import happenings
+from combee.plan.cluster.hardware import with_hardware
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import Seen
 from combee.plan.cluster.status import About, refused_status, run_status
@@ -49,6 +51,7 @@ class Ticker:
     executor: Executor
     teller: Teller
     versions: Versions
+    nodes: Nodes
     settings: Settings
     policy: Policy
     seen: Callable[[Key, RunStatus | None], None] = lambda key, status: None
@@ -90,6 +93,13 @@ class Ticker:
         owner = Owner(meta["name"], meta["namespace"], meta["uid"])
         submitted = run
         memory = Memory.from_status(before.state)
+        begun = bool(before.start_time)
+        if not begun:
+            memory = replace(memory, nodes=await self.nodes.gpus_of(run.spec, self.clock()))
+        try:
+            question(run.spec, self.policy, memory.nodes, started=begun)
+        except RefusedError as error:
+            return await self._refuse(raw, before, error)
         started = await self.versions.started(run, owner, memory)
         if started is not memory:
             # Written before any action: a tick that starts again must not start from another version.
@@ -110,7 +120,7 @@ class Ticker:
         except ManifestError as error:
             return await self._refuse(raw, before, _refusal(error))
         about = About(
-            spec=run.spec,
+            spec=with_hardware(run.spec, plan.memory.nodes),
             generation=meta.get("generation", 0),
             manifest_digest=manifest_digest(submitted),
             image=settings.worker_image,

@@ -24,6 +24,7 @@ from combee.clients.store.store import Store
 from combee.errors import UserError
 from combee.objects.results import CALLS
 from combee.plan.cluster.engines import gpu_seconds
+from combee.plan.cluster.hardware import with_hardware
 from combee.plan.cluster.memory import Memory
 from combee.plan.decide import Identity
 from combee.plan.types import Clocks, IterationPlan, Outcome, Step, StepSummary
@@ -121,7 +122,7 @@ async def _session(pod: Pod, memory: Memory, context: WorkContext, store: Store)
     state = memory.run if over else replace(memory.run, outcome=UNFINISHED)
     infos, unknown = await served_models(store, context.prefix, _endpoints(pod))
     return Session(
-        run=pod.run,
+        run=pod.run.model_copy(update={"spec": with_hardware(pod.spec, memory.nodes)}),
         who=Identity(pod.name, pod.uid[:8]),
         manifest_digest=manifest_digest(pod.run),
         context=context,

@@ -14,6 +14,7 @@ from combee.api.digests import canonical
 from combee.api.discipline import (
     TEMPLATE,
     advice,
+    curve_is_from_here,
     escalations,
     hardware,
     lacking,
@@ -34,7 +35,9 @@ WHOLE: dict[str, Any] = {
         "failureCost": "A wrong figure",
     },
     "method": {"type": "ACE"},
-    "engines": [{"name": "main", "vllm": {"model": "m", "gpusPerReplica": 2, "replicas": 3}}],
+    "engines": [
+        {"name": "main", "hardware": "3 x 2 GPUs", "vllm": {"model": "m", "gpusPerReplica": 2, "replicas": 3}}
+    ],
     "models": {"task": {"engineRef": {"name": "main"}}, "proposer": {"engineRef": {"name": "main"}}},
     "serialBaseline": {"method": "ACE", "waived": "a test"},
     "budget": {"rollouts": 1000},
@@ -108,6 +111,16 @@ def test_what_is_not_said_is_asked_and_nothing_else(
     assert reason is Reason.MISSING_INPUT and f"spec.{path} ({question.asks})" in str(error)
 
 
+def at_one_address(task: str, proposer: str, slash: str = "") -> dict[str, Any]:
+    """Two roles of one address, each with its description of the hardware there."""
+    return {
+        "models": {
+            "task": {"endpoint": {"url": "https://llm/v1", "model": "m", "hardware": task}},
+            "proposer": {"endpoint": {"url": f"https://llm/v1{slash}", "model": "n", "hardware": proposer}},
+        }
+    }
+
+
 NOT_ASKED: dict[str, dict[str, Any]] = {
     "true is an answer": {"task.data.heldOut.usedForTuning": True},
     "a baseline that is measured": {"serialBaseline": {"method": "ACE", "measure": True}},
@@ -124,6 +137,7 @@ NOT_ASKED: dict[str, dict[str, Any]] = {
             "proposer": {"endpoint": {"url": "https://llm/v1", "model": "m", "hardware": "8x H100"}},
         }
     },
+    "one address, said twice in the same words": at_one_address("8x H200", "8X  h200"),
     "traces score nothing": {
         "task": {
             "type": "Traces",
@@ -155,11 +169,18 @@ FROM_ELSEWHERE = (
     "spec.serialBaseline.hardware (8x H200, and this run is on 3 x 2 GPUs: nothing is compared across "
     "hardware; measure the baseline here)"
 )
+TWO_WORDS = (
+    "spec.models.proposer.endpoint.hardware (8x H100, and models.task.endpoint.hardware says 8x H200 of the "
+    "same address: one of them is wrong)"
+)
+
+
 UNSOUND: dict[str, tuple[dict[str, Any], str]] = {
     "train as heldOut": (
         {"task.data.train": {"uri": "s3://data/heldout.jsonl", "secretRef": {"name": "s3"}}},
         FROM_TRAIN,
     ),
+    "two descriptions of one address": (at_one_address("8x H200", "8x H100", "/"), TWO_WORDS),
     "the paper's numbers": ({"serialBaseline": {**CURVE, "hardware": "8x H200"}}, FROM_ELSEWHERE),
 }
 
@@ -169,6 +190,15 @@ def test_what_no_statement_makes_good_is_refused(values: dict[str, Any], message
     reason, error = refusal(made(values), "Strict") or (None, None)
     end = "Change it, or set spec.discipline: Advisory to be warned instead"
     assert (reason, str(error)) == (Reason.UNSOUND, f"discipline Strict: not sound: {message}. {end}")
+
+
+def test_gpus_that_are_only_counted_are_no_objection_to_a_curve() -> None:
+    """They may be those of the curve: a cluster looks at its nodes, or asks which they are."""
+    counted = {"engines": [{"name": "main", "vllm": {"model": "m", "gpusPerReplica": 2, "replicas": 3}}]}
+    spec = made({**counted, "serialBaseline": {**CURVE, "hardware": "6x H100"}})
+    assert refusal(spec, "Strict") is None and curve_is_from_here(spec) is None
+    (question,) = missing_inputs(spec, {"main": "Two kinds fit."})
+    assert question.path == "engines[0].hardware" and question.asks.endswith(" Two kinds fit.")
 
 
 def test_a_question_comes_before_what_is_unsound_and_both_are_in_one_message() -> None:
@@ -201,6 +231,8 @@ def test_hardware_is_told_with_whether_it_is_shared() -> None:
     assert hardware(made({"models": {"task": ENDPOINT, "proposer": ENDPOINT}})) == (
         "not stated, shared by task model and proposer"
     )
+    counted = {"engines": [{"name": "main", "vllm": {"model": "m", "gpusPerReplica": 2, "replicas": 3}}]}
+    assert hardware(made(counted)).startswith("3 x 2 GPUs, ")
     stated = {"engines": [{"name": "main", "hardware": "6x H100", "vllm": {"model": "m"}}]}
     assert hardware(made(stated)).startswith("6x H100, ")
 

@@ -33,6 +33,7 @@ WAYS: dict[str, dict[str, Any]] = {
         "engineImages": ["localhost/combee-sim", "registry.example.com/vllm"],
         "allowCustomTasks": True,
         "discipline": "Advisory",
+        "readNodes": True,
         "playbooks": {"allowWaivedCanary": False},
         "operator": {
             "nodeSelector": {"kubernetes.io/arch": "amd64"},

@@ -30,7 +30,7 @@ def test_no_role_reaches_secrets_or_everything_or_more_rights(way: str) -> None:
     for role in _roles(way):
         for rule in role["rules"]:
             assert "*" not in rule["apiGroups"] + rule["resources"] + rule["verbs"], role["metadata"]["name"]
-            assert not {"secrets", "pods/exec", "pods/attach", "serviceaccounts/token", "nodes"} & set(
+            assert not {"secrets", "pods/exec", "pods/attach", "serviceaccounts/token"} & set(
                 rule["resources"]
             )
             assert not {"bind", "escalate", "impersonate"} & set(rule["verbs"])
@@ -42,6 +42,25 @@ def test_publish_may_make_and_read_configmaps_only(way: str) -> None:
     assert found
     for role in found:
         assert role["rules"] == [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "get"]}]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nodes_are_listed_where_the_chart_says_so_and_by_the_operator_alone(way: str) -> None:
+    found = {
+        role["metadata"]["name"]: rule["verbs"]
+        for role in _roles(way)
+        for rule in role["rules"]
+        if "nodes" in rule["resources"]
+    }
+    allowed = WAYS[way].get("readNodes", False)
+    assert found == ({"combee-operator-combee-system-nodes": ["list"]} if allowed else {})
+    bound = [
+        binding["subjects"]
+        for binding in objects(way, "ClusterRoleBinding")
+        if binding["roleRef"]["name"] in found
+    ]
+    operator = {"kind": "ServiceAccount", "name": "combee-operator", "namespace": NAMESPACE}
+    assert bound == ([[operator]] if allowed else [])
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -86,7 +86,7 @@ def test_the_operator_reads_what_the_chart_sets_and_nothing_else(monkeypatch: py
     assert settings.engine_images == ("localhost/combee-sim", "registry.example.com/vllm")
     assert settings.allow_custom_tasks and settings.secret_policy and settings.make_accounts
     assert not settings.allow_waived_canary
-    assert settings.discipline == "Advisory"
+    assert settings.discipline == "Advisory" and settings.read_nodes
     made = object_settings(settings)
     assert made.worker_image == "registry.example.com/combee-worker:0.1.0"
     assert made.image_pull_secrets == ("registry",)

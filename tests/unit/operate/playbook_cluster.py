@@ -11,6 +11,7 @@ from combee import names
 from combee.errors import ClusterError
 from combee.objects.types import Settings
 from combee.objects.versions import version_labels
+from combee.observe.nodes import Nodes
 from combee.observe.playbooks import PlaybookObserver
 from combee.operator.playbooks.apply import PlaybookExecutor
 from combee.operator.playbooks.datawatch import DataWatch
@@ -133,6 +134,7 @@ class Team:
             Teller(kube, "test"),
             Judges(kube, settings),
             DataWatch(kube, settings),
+            Nodes(kube),
             clock=lambda: self.now,
         )
 

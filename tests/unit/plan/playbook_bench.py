@@ -12,6 +12,7 @@ from combee.algo.tally import LeftOut, Pair
 from combee.api.playbook import PlaybookSpec, VersionSpec
 from combee.api.playbook_status import PlaybookStatus, VersionStatus
 from combee.methods.findings import Finding
+from combee.plan.cluster.hardware import EngineGpus
 from combee.plan.gatescores import GateScores
 from combee.plan.playbook.decide import decide_playbook
 from combee.plan.playbook.readings import Reading
@@ -74,6 +75,7 @@ class World:
     blocked: str = ""
     allow_waived: bool = True
     discipline: Any = "Advisory"
+    nodes: EngineGpus = field(default_factory=EngineGpus)
     data_marks: dict[str, str] = field(default_factory=dict)
 
     def add(
@@ -131,7 +133,7 @@ class World:
         usual = {"failureCost": "Low", "canary": WAIVED, "delivery": GATEWAY}
         spec = PlaybookSpec.model_validate({**usual, **self.spec})
         texts = self.learn_request, self.unreadable
-        here = {"allow_waived": self.allow_waived, "discipline": self.discipline}
+        here = {"allow_waived": self.allow_waived, "discipline": self.discipline, "nodes": self.nodes}
         about = About("formula", self.generation, spec, when, *texts, **here)
         seen = PlaybookSeen(
             now=self.now,

@@ -11,11 +11,13 @@ from combee.api.conditions import TABLE, ConditionType, Reason
 from combee.errors import ManifestError
 from combee.objects.engines import check_model_cache, check_run
 from combee.objects.types import Settings
-from combee.plan.cluster.accept import Policy, RefusedError, accept
+from combee.plan.cluster.accept import Policy, RefusedError, accept, question
+from combee.plan.cluster.hardware import EngineGpus
 
 SETTINGS = Settings(worker_image="worker:1", vllm_image="vllm:1", engine_images=("ghcr.io/acme",))
 POLICY = Policy(allow_custom_tasks=True, secret_policy=False, discipline="Advisory")
 KIND = "PromptLearningRun"
+NOTHING_KNOWN = EngineGpus()
 
 
 def verdict(manifest: dict[str, Any]) -> tuple[str, str]:
@@ -23,6 +25,7 @@ def verdict(manifest: dict[str, Any]) -> tuple[str, str]:
     try:
         run = accept(manifest, POLICY)
         check_run(run, SETTINGS)
+        question(run.spec, POLICY, NOTHING_KNOWN, started=False)
         for index, engine in enumerate(run.spec.engines):
             check_model_cache(engine, ("ReadWriteOnce",), index)
     except RefusedError as error:
@@ -58,13 +61,14 @@ def test_a_good_run_is_accepted() -> None:
     assert verdict(admission_cases.base(KIND)) == ("", "")
 
 
-def judged(here: Any, *, status: dict[str, Any] | None = None, **spec: Any) -> str:
+def judged(here: Any, *, started: bool = False, nodes: EngineGpus = NOTHING_KNOWN, **spec: Any) -> str:
     """The reason of a good run that states nothing, on a cluster of that discipline."""
     manifest = admission_cases.changed(
         admission_cases.base(KIND), {f"spec.{name}": value for name, value in spec.items()}
     )
+    policy = Policy(True, True, here)
     try:
-        accept({**manifest, "status": status or {}}, Policy(True, True, here))
+        question(accept(manifest, policy).spec, policy, nodes, started=started)
     except RefusedError as error:
         return error.reason
     return ""
@@ -78,8 +82,23 @@ def test_a_run_that_states_no_inputs_starts_only_where_discipline_is_advisory() 
 
 
 def test_neither_an_upgrade_nor_another_value_of_the_chart_stops_a_run_that_is_at_work() -> None:
-    assert judged("Strict", status={"startTime": "2026-01-01T00:00:00Z"}) == ""
-    assert judged("Strict", status={"phase": "Pending"}) == "MissingInput"
+    assert judged("Strict", started=True) == ""
+    assert judged("Strict") == "MissingInput"
+
+
+def test_gpus_that_the_nodes_do_not_tell_are_asked_for() -> None:
+    """They are no question where the nodes tell them, where the run says them, and after it started."""
+    base = admission_cases.base(KIND)
+    engine = base["spec"]["models"]["task"]["engineRef"]["name"]
+    unknown = EngineGpus(unknown={engine: "Two kinds fit."})
+    policy = Policy(True, True, "Strict")
+    spec = accept(base, policy).spec
+    with pytest.raises(RefusedError, match=r"spec\.engines\[0\]\.hardware \(which .* Two kinds fit\.\)"):
+        question(spec, policy, unknown, started=False)
+    question(spec, policy, unknown, started=True)
+    with pytest.raises(RefusedError) as refused:
+        question(spec, policy, EngineGpus({engine: "2 x 1 H100"}), started=False)
+    assert "hardware" not in str(refused.value)
 
 
 def test_what_is_wrong_is_said_before_what_is_missing() -> None:

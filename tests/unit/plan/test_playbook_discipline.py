@@ -12,6 +12,7 @@ from playbook_bench import HELD_OUT, World, gate
 from test_playbook_learn import TEMPLATE
 
 from combee.api.playbook import Learn
+from combee.plan.cluster.hardware import EngineGpus
 from combee.plan.engine import engine_digest
 from combee.plan.playbook.datawatch import places
 from combee.plan.playbook.learn import template_hash
@@ -58,6 +59,24 @@ def test_a_template_that_lacks_an_answer_makes_no_run_until_it_is_given() -> Non
     plan = world.tick()
     assert len(plan.runs) == 1
     assert not [text for text in plan.status.warnings if "not stated" in text]
+
+
+def test_a_template_with_gpus_waits_until_the_nodes_name_them_or_it_does() -> None:
+    ref = {"engineRef": {"name": "main"}}
+    engine = {"name": "main", "vllm": {"model": "m", "gpusPerReplica": 2}}
+    template = {**STATED, "engines": [engine], "models": {"task": ref, "proposer": ref}}
+    world = World(discipline="Strict").change(learn={"template": template})
+    world.nodes = EngineGpus(unknown={"main": "Two kinds fit."})
+    plan = world.tick()
+    (warning,) = [text for text in plan.status.warnings if text.startswith("no run is made: ")]
+    path = "spec.learn.template.engines[0].hardware"
+    assert (
+        plan.runs == ()
+        and f"{path} (which GPUs or CPUs answer there, and how many? Two kinds fit.)" in warning
+    )
+    world.nodes = EngineGpus({"main": "1 x 2 H100"})
+    (run,) = world.tick().runs
+    assert run.spec.engines[0].hardware is None, "its own operator reads the nodes when it starts"
 
 
 @pytest.mark.parametrize("where", ["the installation", "the template"])

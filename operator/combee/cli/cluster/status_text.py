@@ -233,10 +233,13 @@ def _shape(status: RunStatus) -> Iterator[str]:
 
 
 def _inputs(status: RunStatus) -> Iterator[str]:
-    """Yield what the accepted plan says beside that it is good: what is waived, not stated, at stake."""
+    """Yield what the accepted plan says beside that it is good: what is waived, not stated, at stake; and the
+    hardware that nodes name."""
     for one in status.conditions:
         if one.type is T.PLAN_ACCEPTED and one.status == "True":
             yield from (visible(part) for part in one.message.split("; ")[1:])
+    resolved = sorted(status.resolved.items())
+    yield from (visible(f"{name}: {words}") for name, words in resolved if name.endswith(".hardware"))
 
 
 def _budget(shown: Shown, ascii_only: bool) -> Iterator[str]:

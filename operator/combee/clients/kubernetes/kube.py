@@ -9,7 +9,7 @@ import asyncio
 import copy
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote, urlencode
@@ -20,6 +20,7 @@ from combee.names import API_VERSION, PLAYBOOK_KIND, PLAYBOOK_VERSION_KIND, RUN_
 from combee.settings import kubeconfig
 
 Object = dict[str, Any]
+Page = Sequence[Object]
 _JSON = "application/json"
 _BARE = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 PAGE = 500
@@ -30,6 +31,7 @@ _OURS = f"/apis/{API_VERSION}"
 PLACES: Mapping[str, tuple[str, str]] = {
     "Job": (_BATCH, "jobs"),
     "Pod": (_CORE, "pods"),
+    "Node": (_CORE, "nodes"),
     "ConfigMap": (_CORE, "configmaps"),
     "Service": (_CORE, "services"),
     "Event": (_CORE, "events"),
@@ -143,16 +145,23 @@ class Kube:
         query = {"labelSelector": labels} if labels else {"limit": str(PAGE)}
         query |= {"fieldSelector": fields} if fields else {}
         query |= {"resourceVersion": "0"} if cached else {}
-        objects: list[Object] = []
+        return [one async for page in self._pages(place(kind, namespace), query, bare=bare) for one in page]
+
+    def pages(self, kind: str, namespace: str) -> AsyncIterator[Page]:
+        """The same page by page, for whoever keeps little of many objects."""
+        return self._pages(place(kind, namespace), {"limit": str(PAGE)})
+
+    async def _pages(self, path: str, query: Mapping[str, str], *, bare: bool = False) -> AsyncIterator[Page]:
+        more = ""
         while True:
+            pointer = {"continue": more} if more else {}
             answer = await self.request(
-                "GET", place(kind, namespace), query=query, accept=_BARE if bare else _JSON
+                "GET", path, query={**query, **pointer}, accept=_BARE if bare else _JSON
             )
-            objects += answer.body.get("items") or []
+            yield answer.body.get("items") or []
             more = answer.body.get("metadata", {}).get("continue", "")
             if not more:
-                return objects
-            query["continue"] = more
+                return
 
     async def create(self, body: Mapping[str, Any]) -> Object | None:
         """The object made, or None when one of its name is there already (409)."""

@@ -16,6 +16,7 @@ from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import BugError, ClusterError, ManifestError
 from combee.names import LEARN_ANNOTATION, PLAYBOOK_KIND
 from combee.observe.judged import canaries_of
+from combee.observe.nodes import Nodes
 from combee.observe.playbooks import Observed, PlaybookObserver, foreign, unreadable
 from combee.operator.playbooks.apply import PlaybookExecutor
 from combee.operator.playbooks.datawatch import DataWatch
@@ -24,6 +25,7 @@ from combee.operator.statuspatch import status_patch
 from combee.operator.tell import Teller
 from combee.operator.tick import NEVER, Key
 from combee.plan.cluster.happenings import Happening
+from combee.plan.cluster.hardware import EngineGpus
 from combee.plan.playbook.decide import decide_playbook
 from combee.plan.playbook.history import salvaged
 from combee.plan.playbook.types import About, Happened, PlaybookPlan
@@ -46,6 +48,7 @@ class PlaybookTicker:
     teller: Teller
     judges: Judges
     data: DataWatch
+    nodes: Nodes
     allow_waived: bool = True
     """whether a Playbook may waive its canary."""
     discipline: Discipline = "Strict"
@@ -75,7 +78,14 @@ class PlaybookTicker:
             blocked=self._why_blocked(owner, observed),
             data_marks=data.marks,
         )
-        about = replace(_about(raw, spec, why), allow_waived=self.allow_waived, discipline=self.discipline)
+        about = replace(
+            _about(raw, spec, why),
+            allow_waived=self.allow_waived,
+            discipline=self.discipline,
+            nodes=await self.nodes.gpus_of(spec.learn.template, now)
+            if spec.learn is not None
+            else EngineGpus(),
+        )
         plan = decide_playbook(about, status, seen)
         if why or plan.status.active_digest in {one.digest for one in observed.seen.opaque if one.digest}:
             # Nothing is judged, and so nothing that was judged may go.

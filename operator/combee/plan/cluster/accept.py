@@ -12,6 +12,7 @@ from combee.api.discipline import refusal
 from combee.api.load import parse_run
 from combee.api.run import Discipline, PromptLearningRun, RunSpec
 from combee.errors import CombeeError, ManifestError
+from combee.plan.cluster.hardware import EngineGpus, with_hardware
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,7 @@ class RefusedError(CombeeError):
 def accept(raw: Mapping[str, Any], policy: Policy) -> PromptLearningRun:
     """Return the run of an object. Raises RefusedError, which says what is wrong and what to do.
 
-    What a run must state is asked before it starts: neither an upgrade nor another value of the chart stops
-    one that is at work.
+    What a run must state is asked by ``question``.
     """
     body = {key: raw[key] for key in ("apiVersion", "kind", "metadata", "spec") if key in raw}
     try:
@@ -62,12 +62,18 @@ def accept(raw: Mapping[str, Any], policy: Policy) -> PromptLearningRun:
             where="spec",
             fix="An administrator must install the chart's admission policy, or remove the reference to it",
         )
-    started = bool((raw.get("status") or {}).get("startTime"))
-    refused = None if started else refusal(run.spec, policy.discipline)
-    if refused is not None:
+    return run
+
+
+def question(spec: RunSpec, policy: Policy, nodes: EngineGpus, *, started: bool) -> None:
+    """Raise RefusedError for a run that does not state what it must. ``nodes``: what they say of its engines.
+
+    It is asked before a run starts: neither an upgrade nor another value of the chart stops one at work.
+    """
+    refused = refusal(with_hardware(spec, nodes), policy.discipline, unknown=nodes.unknown)
+    if refused is not None and not started:
         reason, lacks = refused
         raise RefusedError(reason, lacks.what, where=lacks.where, fix=lacks.fix)
-    return run
 
 
 def secrets_of(spec: RunSpec) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from combee.errors import BugError
+from combee.plan.cluster.hardware import EngineGpus
 from combee.plan.observed import Observed
 from combee.plan.state import RunState
 from combee.plan.types import Clocks
@@ -127,6 +128,8 @@ class Memory:
     """what the run's pods are made from, pinned when it started."""
     services: Mapping[str, Served] = field(default_factory=dict)
     """engine -> where the server that its ``ref`` names answers."""
+    nodes: EngineGpus = field(default_factory=EngineGpus)
+    """what the nodes said of the engines' GPUs before the run started."""
     version: int = MEMORY_VERSION
 
     @property

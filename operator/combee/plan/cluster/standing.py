@@ -132,7 +132,7 @@ def conditions(spec: RunSpec, memory: Memory, plan: ClusterPlan, seen: Seen, end
     if failed and end.reason in _REFUSALS:
         yield condition(T.PLAN_ACCEPTED, "False", end.reason, end.message)
     else:
-        lacks = filter(None, (lacking(spec),))
+        lacks = filter(None, (lacking(spec, unknown=memory.nodes.unknown),))
         parts = (*waivers(spec), *lacks, *spec.task.stakes.sentences(), *evaluation.sentences(spec))
         accepted = "; ".join(("the plan is good", *parts))
         yield condition(T.PLAN_ACCEPTED, "True", R.ACCEPTED, accepted)

@@ -105,7 +105,7 @@ def run_status(about: About, before: RunStatus, plan: ClusterPlan, seen: Seen) -
         delay_observations=_observations(memory),
         artifact_digest=state.artifact,
         best_digest=state.best.artifact if state.best else "",
-        resolved=before.resolved,
+        resolved={**before.resolved, **_resolved(memory)},
         pinned=_pinned(about, memory),
         steps=tuple(_step(job) for job in sorted(seen.jobs.values(), key=lambda j: j.name) if job.open),
         attempts=dict(memory.attempts),
@@ -137,6 +137,11 @@ def _pinned(about: About, memory: Memory) -> Pinned:
         image=about.image,
         algorithm=about.algorithm,
     )
+
+
+def _resolved(memory: Memory) -> dict[str, str]:
+    engines = memory.nodes.hardware.items()
+    return {f"engines.{name}.hardware": f"{words} (labels of nodes)" for name, words in engines}
 
 
 def _usage(memory: Memory) -> dict[str, RoleUsage]:

@@ -16,6 +16,7 @@ from combee.api.discipline import TEMPLATE, lacking, refusal
 from combee.api.playbook import Learn
 from combee.api.run import RunSpec
 from combee.errors import ManifestError
+from combee.plan.cluster.hardware import with_hardware
 from combee.plan.playbook.board import Board
 from combee.plan.playbook.datawatch import remembered
 from combee.plan.playbook.memory import MAX_MADE
@@ -56,8 +57,9 @@ def learning(board: Board) -> Learning:
     except ManifestError as error:
         return Learning(prune=prune, warning=str(error))
     latest = runs[0].name if runs else board.before.run_name
-    refused = refusal(learn.template, board.about.discipline, TEMPLATE)
-    warning = lacking(learn.template, TEMPLATE) if refused is None else f"{NO_RUN}{refused[1]}"
+    template, unknown = with_hardware(learn.template, board.about.nodes), board.about.nodes.unknown
+    refused = refusal(template, board.about.discipline, TEMPLATE, unknown)
+    warning = lacking(template, TEMPLATE, unknown) if refused is None else f"{NO_RUN}{refused[1]}"
     if refused is not None and warning not in board.before.warnings:
         board.events.append(Happened("Warning", "MissingInput", warning))
     if not name or busy or refused is not None:

@@ -30,6 +30,7 @@ from combee.api.playbook import PlaybookSpec, VersionSpec
 from combee.api.playbook_status import PlaybookStatus, TrafficComparison, VersionStatus
 from combee.api.run import Discipline, RunSpec
 from combee.methods.findings import Finding
+from combee.plan.cluster.hardware import EngineGpus
 from combee.plan.gatescores import GateScores
 from combee.plan.playbook.readings import Reading
 from combee.plan.playbook.serving import Version
@@ -54,6 +55,8 @@ class About:
     """whether this installation lets a Playbook waive its canary."""
     discipline: Discipline = "Strict"
     """this installation's, for a template that names none."""
+    nodes: EngineGpus = field(default_factory=EngineGpus)
+    """what the nodes say of the template's engines."""
 
     @property
     def strict(self) -> bool:
