@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from combee.algo.budget import Spend
+from combee.api.discipline import curve_is_from_here
 from combee.api.run import RunSpec
 from combee.plan.money import money_of
 from combee.plan.state import RunState, after_iteration, after_profile, charge
@@ -99,11 +100,15 @@ def serial_baseline(spec: RunSpec) -> SerialBaseline | None:
         converged=best,
         examples_to_converge=top.examples,
         seconds_per_point=round(top.seconds / (rise * POINTS), 3) if rise > 0 else None,
+        source=stated.source or "",
+        hardware=stated.hardware or "",
+        measured_here=curve_is_from_here(spec),
     )
 
 
 def _reached(baseline: SerialBaseline | None, score: float) -> float | None:
-    """Return the seconds after which a baseline first scored as much; None where it never did."""
-    if baseline is None:
+    """Return the seconds after which a baseline first scored as much; None where it never did, or was
+    measured on other hardware."""
+    if baseline is None or baseline.measured_here is False:
         return None
     return next((one.seconds for one in baseline.curve if one.score >= score), None)

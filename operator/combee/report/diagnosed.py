@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from combee.algo.convergence import Point
 from combee.algo.gates import score_interval
+from combee.api.discipline import curve_is_from_here
 from combee.api.run import RunSpec
 from combee.clients.store.store import Store
 from combee.plan.decide import effective
@@ -35,7 +36,8 @@ async def diagnosis_of(
     defaults, plateau = effective(spec, state), diagnosis.plateau_rollouts is not None
     seconds = diagnosis.seconds_per_example
     run_seconds = _seconds_per_example(done)
-    speed_up = round(seconds / run_seconds, 3) if seconds and run_seconds else None
+    comparable = seconds and run_seconds and curve_is_from_here(spec) is not False
+    speed_up = round(seconds / run_seconds, 3) if comparable and run_seconds else None
     return DiagnosisRecord.of(
         diagnosis.reading,
         verdict=diagnosis.verdict,

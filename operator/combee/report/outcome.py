@@ -14,6 +14,7 @@ from combee import __version__
 from combee.algo.laws import Law, residuals
 from combee.algo.stats import detectable_gain
 from combee.api import evaluation
+from combee.api.discipline import hardware, waivers
 from combee.api.run import Batching, PromptLearningRun
 from combee.methods.protocol import OVER_BUDGET, EntryView, Rendered
 from combee.plan.batching import ITERATIONS, Delay, delay_of
@@ -171,6 +172,8 @@ def _setup(run: PromptLearningRun) -> Setup:
         shared_model="task" in roles
         and roles["task"].engine_ref == roles["proposer"].engine_ref
         and roles["task"].endpoint == roles["proposer"].endpoint,
+        hardware=hardware(spec),
+        waivers=waivers(spec),
         playbook=spec.playbook_ref.name if spec.playbook_ref is not None else "",
         release=__version__,
         **asdict(run.spec.task.stakes),

@@ -54,6 +54,11 @@ class Setup(Model):
     """GPUs of each engine that the run brings up; empty where the servers were there already."""
     shared_model: bool = False
     """Whether one server answers as task model and as proposer."""
+    hardware: str = ""
+    """What task model and proposer run on, and whether they share it: as the manifest states it, or as the
+    labels of a cluster's nodes name it. Empty in results of older versions."""
+    waivers: tuple[str, ...] = ()
+    """What the manifest leaves out for a stated reason, a sentence each without a full stop."""
     playbook: str = ""
     """The Playbook that the result becomes a candidate of."""
     release: str = ""
@@ -109,6 +114,13 @@ class SerialBaseline(Model):
     """Examples learned from when it first scored that."""
     seconds_per_point: Amount | None = None
     """Seconds up to there for each point above its first score; null where it never rose."""
+    source: str = ""
+    """Who measured it; empty where the manifest does not say."""
+    hardware: str = ""
+    """What it was measured on; empty where the manifest does not say."""
+    measured_here: bool | None = None
+    """Whether that is the task model's class of hardware; null where it is not known. Where it is not,
+    nothing is compared with the curve's seconds."""
 
 
 class Quantiles(Model):

@@ -14,7 +14,7 @@ from combee.report.audit import SURVIVED, Audit
 from combee.report.parts import DiagnosisRecord
 from combee.report.result import Result
 from combee.report.shape import lines as shape_lines
-from combee.report.tables_cost import NOT_SHOWN
+from combee.report.tables_cost import NOT_SHOWN, elsewhere, measured_where
 from combee.report.text import amount, count, duration, score, signed
 
 HEADINGS = (
@@ -89,6 +89,8 @@ def _task(result: Result, title: str) -> Section:
             ("serial method", _serial_method(result)),
             ("its converged held-out score", _converged(result)),
             ("its rollouts to converge", _rollouts_to_converge(result)),
+            ("hardware", setup.hardware or NOT_SHOWN),
+            ("waived", words.waived(result)),
             ("a wrong answer costs", setup.failure_cost or NOT_SHOWN),
         ),
         tables=("data",),
@@ -165,10 +167,13 @@ def _shape(result: Result, title: str) -> Section:
     pods = f" in {count(setup.pods, 'shard')}" if setup.pods else ""
     last = result.accepted[-1] if result.accepted else None
     speed = NOT_SHOWN if result.diagnosis else NO_BASELINE
-    if serial and last and last.serial_seconds is not None and last.wall_seconds > 0:
+    if away := elsewhere(result):
+        speed = away
+    elif serial and last and last.serial_seconds is not None and last.wall_seconds > 0:
         speed = (
             f"{last.serial_seconds / last.wall_seconds:.1f}x to select {score(last.select)}: "
-            f"{duration(last.serial_seconds)} serial (stated), {duration(last.wall_seconds)} here"
+            f"{duration(last.serial_seconds)} serial (stated), {duration(last.wall_seconds)} here; "
+            f"{measured_where(result)}"
         )
     elif result.diagnosis and result.diagnosis.speed_up:
         speed = f"{result.diagnosis.speed_up:.1f}x an example, modelled time of learning alone"
@@ -184,17 +189,12 @@ def _shape(result: Result, title: str) -> Section:
             f"the iterations took {duration(wall)}, their recorded calls on these slots at least "
             f"{duration(path)}: {wall / path:.2f} times as long"
         )
-    engines = ", ".join(f"{name}: {count(gpus, 'GPU')}" for name, gpus in setup.engines.items())
-    sharing = "one server answers and proposes" if setup.shared_model else "task model and proposer are apart"
     return Section(
         title,
         (
             *(shape_lines(result.shape) if result.shape else [("shape", NO_SHAPE)]),
             ("within this run", f"the rollouts of a batch side by side{pods}{width}"),
-            (
-                "hardware",
-                f"{engines}; {sharing}" if engines else f"{NOT_SHOWN}: servers that were there already",
-            ),
+            ("hardware", setup.hardware or NOT_SHOWN),
             ("speed-up against the serial baseline", speed),
             ("beside the time of its calls", took),
         ),
@@ -327,10 +327,12 @@ def _canary(result: Result, title: str) -> Section:
 def _cost(result: Result, title: str) -> Section:
     serial, point = result.serial_baseline, result.cost_per_point
     compared = NOT_SHOWN if result.diagnosis else NO_BASELINE
-    if serial and serial.seconds_per_point is not None and point and point.wall_seconds is not None:
+    if away := elsewhere(result):
+        compared = away
+    elif serial and serial.seconds_per_point is not None and point and point.wall_seconds is not None:
         compared = (
             f"{duration(point.wall_seconds)} a point of gate here, {duration(serial.seconds_per_point)} one "
-            f"in the stated curve; whether on the same hardware is {NOT_SHOWN}"
+            f"in the stated curve; {measured_where(result)}"
         )
     tokens = [one.tokens for one in result.iterations]
     each = f"{amount(sum(tokens) / len(tokens))} tokens on average" if tokens else NOT_SHOWN
@@ -342,6 +344,8 @@ def _cost(result: Result, title: str) -> Section:
             ("an iteration", each),
             ("the whole run", words.cost(result)),
             ("against the serial baseline", compared),
+            ("hardware", result.setup.hardware or NOT_SHOWN),
+            ("waived", words.waived(result)),
         ),
         tables=("accepted", "time", "durations", "usage"),
         figures=("gain",),
@@ -350,7 +354,8 @@ def _cost(result: Result, title: str) -> Section:
 
 def _risks(result: Result, title: str, audit: Audit | None) -> Section:
     risk, monitor = _largest(result)
-    limits = ["on another hardware class, held-out slice or seed: this is one run"]
+    here = f" than {result.setup.hardware}" if result.setup.hardware else ""
+    limits = [f"on another hardware class{here}, held-out slice or seed: this is one run"]
     if audit is not None:
         limits = [f"{one.claim}: {one.stamp}" for one in audit.stamps if one.stamp != SURVIVED]
         limits.append("beyond the seeds and the hardware of the audit")
@@ -364,6 +369,7 @@ def _risks(result: Result, title: str, audit: Audit | None) -> Section:
             ("largest failure mode", risk),
             ("cheapest monitor", monitor),
             ("where the speed-up does not hold", "; ".join(limits)),
+            ("waived", words.waived(result)),
             ("warnings", "; ".join(words.warnings(result)) or "none"),
         ),
         tables=("audit",),

@@ -318,9 +318,9 @@ def _budget(result: Result) -> Table:
 def _setup(result: Result) -> Table:
     setup = result.setup.model_dump(by_alias=True)
     rows = tuple(
-        (name, "yes" if value is True else str(value))
+        (name, "yes" if value is True else ", ".join(map(str, value)) if type(value) is tuple else str(value))
         for name, value in setup.items()
-        if value not in ("", None) and value is not False
+        if value not in ("", None, ()) and value is not False
     )
     rows += (("manifest digest", result.manifest_digest),)
     return Table("setup", "Set-up", ("what", "value"), rows)

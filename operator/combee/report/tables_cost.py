@@ -46,17 +46,39 @@ def accepted(result: Result) -> Table:
     )
 
 
+def measured_where(result: Result) -> str:
+    """Return whether the stated serial curve is of this run's hardware, in words."""
+    baseline = result.serial_baseline
+    if baseline is None or baseline.measured_here is None:
+        return f"whether on the same hardware is {NOT_SHOWN}"
+    if baseline.measured_here:
+        return f"on the same hardware, {baseline.hardware}"
+    return f"the curve is of {baseline.hardware}, this run of {result.setup.hardware}"
+
+
+def elsewhere(result: Result) -> str:
+    """Return that the stated curve is of other hardware, so that nothing is compared with its seconds; else
+    an empty text."""
+    serial = result.serial_baseline
+    away = serial is not None and serial.measured_here is False
+    return f"{NOT_SHOWN}: other hardware: {measured_where(result)}" if away else ""
+
+
 def serial(result: Result) -> Table:
     """Return the curve of the serial baseline."""
     baseline = result.serial_baseline
     curve = baseline.curve if baseline is not None else ()
     rows = tuple((f"{one.examples:,}", duration(one.seconds), score(one.score)) for one in curve)
-    source = f"stated by the manifest, method {baseline.method}" if baseline is not None else ""
+    note = ""
+    if baseline is not None:
+        note = f"The curve is stated by the manifest, method {baseline.method}"
+        note += f", and measured by {baseline.source}" if baseline.source else ""
+        note += f"; {measured_where(result)}."
     return Table(
         "serial",
         "The serial baseline",
         ("#examples", "#time", "#held-out score"),
         rows,
         "None was stated or measured, so no speed-up is shown.",
-        f"The curve is {source}; whether its hardware was the same is not shown." if source else "",
+        note,
     )

@@ -338,3 +338,8 @@ def partial_words(pair: Paired) -> str:
     if pair.partial_baseline is None or pair.partial_best is None:
         return ""
     return f"; partial credit {score(pair.partial_baseline)} → {score(pair.partial_best)}"
+
+
+def waived(result: Result) -> str:
+    """Return what the manifest leaves out for a stated reason."""
+    return "; ".join(result.setup.waivers) or "nothing"

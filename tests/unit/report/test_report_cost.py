@@ -96,6 +96,27 @@ def test_the_serial_baseline_converges_where_it_first_scored_its_best() -> None:
     assert flat is not None and flat.seconds_per_point is None
 
 
+@pytest.mark.parametrize(
+    ("here", "there", "same", "seconds"),
+    [
+        ("6x H100", "6X  h100", True, 800),
+        ("6x H100", "8x H200", False, None),
+        (None, "8x H200", None, 800),
+        ("6x H100", None, None, 800),
+    ],
+)
+def test_seconds_of_a_curve_count_where_its_hardware_is_not_another(
+    here: str | None, there: str | None, same: bool | None, seconds: float | None
+) -> None:
+    spec = spec_of(CURVE, engines=[{"name": "main", "hardware": here, "vllm": {"model": "m"}}])
+    assert spec.serial_baseline is not None
+    stated = spec.serial_baseline.model_copy(update={"hardware": there, "source": "we, in May"})
+    spec = spec.model_copy(update={"serial_baseline": stated})
+    baseline = serial_baseline(spec)
+    assert baseline is not None and (baseline.measured_here, baseline.source) == (same, "we, in May")
+    assert accepted(session_of(spec, 0.55))[0].serial_seconds == seconds
+
+
 def test_a_point_of_gate_has_its_money_and_gpu_seconds() -> None:
     spec = spec_of(prices={**PRICES, "perGpuHour": 3.6})
     session = session_of(spec)

@@ -15,6 +15,7 @@ from combee.report import figures
 from combee.report.build import build_strategist
 from combee.report.result import to_bytes
 from combee.report.strategist import HEADINGS, sections
+from combee.report.tables import tables
 
 SEED = Path(__file__).parent / "headings.txt"
 """The headings of the OUTPUT FORMAT of the strategist's brief, a line each."""
@@ -79,6 +80,32 @@ def test_with_one_the_speed_up_is_that_to_the_same_score_and_its_source_is_named
     assert cost.startswith("4.7 s a point of gate here") and "same hardware is not shown" in cost
     unreached = result(serialBaseline=SERIAL, accepted=[ACCEPTED | {"serialSeconds": None}])
     assert "does not reach" in lines(unreached, "Parallelism Shape")["speed-up against the serial baseline"]
+
+
+def test_a_curve_of_other_hardware_gives_no_speed_up() -> None:
+    away = SERIAL | {"hardware": "8x H200", "measuredHere": False}
+    setup = {"hardware": "6x H100", "waivers": ["the canary is waived: a demo"]}
+    point = {"tokens": 67_211.5, "rollouts": 101.2, "wallSeconds": 4.7}
+    made = result(serialBaseline=away, accepted=[ACCEPTED], costPerPoint=point, setup=setup)
+    told = "not shown: other hardware: the curve is of 8x H200, this run of 6x H100"
+    assert lines(made, "Parallelism Shape")["speed-up against the serial baseline"] == told
+    assert lines(made, "Cost Report")["against the serial baseline"] == told
+    table = tables(made)["serial"]
+    assert table.note.endswith("; the curve is of 8x H200, this run of 6x H100.")
+    same = result(serialBaseline=SERIAL | {"hardware": "6x H100", "measuredHere": True}, accepted=[ACCEPTED])
+    speed = lines(same, "Parallelism Shape")["speed-up against the serial baseline"]
+    assert speed.startswith("20.0x") and speed.endswith("on the same hardware, 6x H100")
+
+
+@pytest.mark.parametrize("title", ["Task & Baseline", "Cost Report", "Risks & Honest Limits"])
+def test_what_is_waived_and_the_hardware_stand_in_three_sections(title: str) -> None:
+    reason = "the serial baseline is waived, so no speed-up is shown: a <i>demo</i>"
+    made = result(setup={"hardware": "6x H100, shared by task model and proposer", "waivers": [reason]})
+    told = lines(made, title)
+    assert told["waived"] == reason
+    assert any("6x H100, shared by task model and proposer" in value for value in told.values())
+    assert "<i>demo" not in build_strategist(made).html
+    assert lines(result(), title)["waived"] == "nothing"
 
 
 def test_numbers_of_a_simulated_model_say_so() -> None:
