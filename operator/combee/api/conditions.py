@@ -70,6 +70,8 @@ class Reason(StrEnum):
     """discipline is Strict, and the run does not say what it must; the message has the questions."""
     UNSOUND = "Unsound"
     """discipline is Strict, and what the run would show means nothing; the message says why."""
+    CHANGE_UNEXPLAINED = "ChangeUnexplained"
+    """heldOut was changed after a look that passed nothing, and the Playbook does not say why."""
     INVALID_DATA = "InvalidData"
     """a row or file cannot be read; the message has the line."""
     DATA_OVERLAP = "DataOverlap"
@@ -174,6 +176,7 @@ _REFUSED = (
     R.PODS_NOT_ALLOWED,
     R.MISSING_INPUT,
     R.UNSOUND,
+    R.CHANGE_UNEXPLAINED,
 )
 
 TABLE: dict[tuple[ConditionType, Status], tuple[Reason, ...]] = {

@@ -22,7 +22,7 @@ from combee.operator.apply import BeingDeletedError, Executor
 from combee.operator.statuspatch import status_patch
 from combee.operator.tell import Teller
 from combee.operator.versions import Versions, with_models, with_start
-from combee.plan.cluster.accept import Policy, RefusedError, accept, question
+from combee.plan.cluster.accept import Policy, RefusedError, accept, asks_for_reasons, question
 from combee.plan.cluster.decide import ClusterPlan, Run, decide_cluster
 from combee.plan.cluster.happenings import happenings
 from combee.plan.cluster.hardware import with_hardware
@@ -96,8 +96,11 @@ class Ticker:
         begun = bool(before.start_time)
         if not begun:
             memory = replace(memory, nodes=await self.nodes.gpus_of(run.spec, self.clock()))
+        looks = None
+        if asks_for_reasons(memory, run.spec, self.policy):
+            looks = await self.versions.looks(run.spec, owner.namespace)
         try:
-            question(run.spec, self.policy, memory.nodes, started=begun)
+            question(run.spec, self.policy, memory.nodes, started=begun, looks=looks)
         except RefusedError as error:
             return await self._refuse(raw, before, error)
         started = await self.versions.started(run, owner, memory)
@@ -109,6 +112,7 @@ class Ticker:
         about_run = Run(Identity(owner.name, owner.uid[:8]), run.spec)
         settings, memory = self._pinned(memory)
         seen = await self.observer.see(about_run, owner, memory, suspend=run.spec.suspend, now=self.clock())
+        seen = replace(seen, looks=looks)
         try:
             plan, seen = await self._decide(about_run, owner, memory, seen)
             run = with_models(run, plan.memory)

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 from combee import names
 from combee.api.parts import InitialPlaybook
-from combee.api.run import PromptLearningRun
+from combee.api.run import PromptLearningRun, RunSpec
 from combee.clients.kubernetes.kube import Kube, Object
-from combee.errors import ClusterError
+from combee.errors import BugError, ClusterError
 from combee.objects.versions import version_object
 from combee.plan.cluster.memory import Memory, Start
+from combee.plan.playbook.changed import Looks, looks_of
 from combee.plan.playbook.serving import Version, Wanted, serving
 from combee.records import Owner
 
@@ -38,6 +39,18 @@ class Versions:
         digest = serving(Wanted.of(raw_playbook or {}), versions)
         active = next((version for version in versions if version.digest == digest), None)
         return replace(memory, start=Start() if active is None else Start(active.digest, active.config_map))
+
+    async def looks(self, spec: RunSpec, namespace: str) -> Looks | None:
+        """Return what a run's Playbook knows of heldOuts; None where there is none, or it is a later
+        release's: its gate asks."""
+        ref = spec.playbook_ref
+        playbook = await self.kube.get(names.PLAYBOOK_KIND, namespace, ref.name) if ref is not None else None
+        if ref is None or playbook is None:
+            return None
+        try:
+            return looks_of(playbook, await self.of(namespace, ref.name))
+        except BugError:
+            return None
 
     async def announce(self, run: PromptLearningRun, owner: Owner, memory: Memory) -> None:
         """Make the version of the learned artifact, unless it exists. Learning the same artifact again

@@ -23,6 +23,8 @@ TO_DO: Mapping[Reason, str] = {
     R.MISSING_INPUT: "Say what it asks in the manifest and apply it again: docs/discipline.md says what each "
     "answer is for.",
     R.UNSOUND: "Change what it names and apply the manifest again: docs/discipline.md says why.",
+    R.CHANGE_UNEXPLAINED: "Write digest and reason into spec.heldOut of the Playbook: the run then goes "
+    "on by itself.",
     R.INVALID_DATA: "Mend the data and start a new run: its rows were pinned.",
     R.DATA_OVERLAP: "Take the shared rows out of train or heldOut.",
     R.HELD_OUT_MOVED: "Put the data back as it was, or start a new run under another name.",

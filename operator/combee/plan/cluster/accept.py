@@ -13,6 +13,8 @@ from combee.api.load import parse_run
 from combee.api.run import Discipline, PromptLearningRun, RunSpec
 from combee.errors import CombeeError, ManifestError
 from combee.plan.cluster.hardware import EngineGpus, with_hardware
+from combee.plan.cluster.memory import Memory
+from combee.plan.playbook.changed import Looks, unexplained
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,17 @@ def accept(raw: Mapping[str, Any], policy: Policy) -> PromptLearningRun:
     return run
 
 
-def question(spec: RunSpec, policy: Policy, nodes: EngineGpus, *, started: bool) -> None:
-    """Raise RefusedError for a run that does not state what it must. ``nodes``: what they say of its engines.
+def asks_for_reasons(memory: Memory, spec: RunSpec, policy: Policy) -> bool:
+    """Return whether a run has to wait where heldOut was changed and nobody says why: until it learns."""
+    strict = (spec.discipline or policy.discipline) == "Strict"
+    return strict and spec.playbook_ref is not None and not memory.run.iteration and not memory.ended
+
+
+def question(
+    spec: RunSpec, policy: Policy, nodes: EngineGpus, *, started: bool, looks: Looks | None = None
+) -> None:
+    """Raise RefusedError for a run that does not state what it must. ``nodes``: what they say of its engines;
+    ``looks``: what its Playbook knows of heldOuts, None where that is not asked.
 
     It is asked before a run starts: neither an upgrade nor another value of the chart stops one at work.
     """
@@ -74,6 +85,8 @@ def question(spec: RunSpec, policy: Policy, nodes: EngineGpus, *, started: bool)
     if refused is not None and not started:
         reason, lacks = refused
         raise RefusedError(reason, lacks.what, where=lacks.where, fix=lacks.fix)
+    if looks is not None and not started and (why := unexplained(looks, "")):
+        raise RefusedError(Reason.CHANGE_UNEXPLAINED, why)
 
 
 def secrets_of(spec: RunSpec) -> list[str]:

@@ -29,6 +29,7 @@ from combee.plan.cluster.memory import Gate, IterationNote, Memory
 from combee.plan.cluster.rollouts import RolloutsWish, next_look, rollouts_down, rollouts_wished
 from combee.plan.cluster.seen import Seen
 from combee.plan.decide import Identity, Plan, decide
+from combee.plan.playbook.changed import unexplained
 from combee.plan.state import RunState
 from combee.plan.types import Clocks, IterationPlan, Outcome, Snapshot, Step, StepSummary
 from combee.steps import FINISH, ITERATION, KINDS, PUBLISH, kind_of
@@ -72,6 +73,8 @@ class ClusterPlan:
     """the seconds until the next look, even if nothing happens."""
     waiting: str = ""
     """what the run waits for, in words, when nothing can be started now."""
+    held: str = ""
+    """why nothing may be learned until a person says something; empty where it may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,8 @@ def decide_cluster(run: Run, memory: Memory, seen: Seen) -> ClusterPlan:
         return _ended(run, upkeep.memory, upkeep.failed, seen, finished)
     memory, plan = _fold(run, upkeep.memory, seen, upkeep.summaries)
     start = plan.start
+    if held := _held(memory, seen):
+        return replace(_suspended(run, memory, seen, finished), held=held)
     if plan.outcome is not None:
         published = _published(run, memory, plan.outcome, upkeep.summaries)
         memory = replace(memory, published=published.config_map)
@@ -114,6 +119,21 @@ def decide_cluster(run: Run, memory: Memory, seen: Seen) -> ClusterPlan:
         return replace(to_freeze, clocks=clocks_of(run.spec, memory, seen.now))
     at_work = _at_work(run, memory, seen, (start[0], *plan.then))
     return replace(at_work, delete=(*upkeep.delete, *at_work.delete), expire=finished)
+
+
+def _held(memory: Memory, seen: Seen) -> str:
+    """Return why nothing may be learned from these rows yet. It is asked once heldOut was read, until the
+    first plan is frozen."""
+    state = memory.run
+    if (
+        seen.looks is None
+        or state.facts is None
+        or state.iteration
+        or seen.plans
+        or state.outcome is not None
+    ):
+        return ""
+    return unexplained(seen.looks, state.facts.digests.get("heldOut", ""))
 
 
 def _clocked(run: Run, memory: Memory, seen: Seen) -> Memory:

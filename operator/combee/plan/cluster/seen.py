@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from combee.plan.playbook.changed import Looks
 from combee.plan.types import IterationPlan, StepSummary
 
 YIELDED = "Yielded"
@@ -124,5 +125,7 @@ class Seen:
     """the frozen plan of the iteration under way, where there is one."""
     services: Mapping[str, ServiceSeen] = field(default_factory=dict)
     """engine -> the server that its ``ref`` names; empty while nothing is to be asked."""
+    looks: Looks | None = None
+    """what its Playbook knows of heldOuts; None where nothing is asked about them."""
     fetching: Mapping[str, Trouble] = field(default_factory=dict)
     """engine -> the state of the Job that fetches its weights, until it is complete."""

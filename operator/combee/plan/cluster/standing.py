@@ -83,6 +83,8 @@ def standing(memory: Memory, plan: ClusterPlan, seen: Seen) -> End:
         if outcome.name == "Learned" and not calls and memory.run.usage:
             reason = R.ALREADY_LEARNED
         return End(phase, reason, outcome.reason)
+    if plan.held:
+        return End(Phase.PREPARING, R.CHANGE_UNEXPLAINED, plan.held)
     if seen.suspend:
         return End(Phase.SUSPENDED, R.SUSPENDED, "spec.suspend is true: set it to false to go on")
     state = memory.run
@@ -117,19 +119,19 @@ def _trouble(seen: Seen) -> Trouble | None:
 def conditions(spec: RunSpec, memory: Memory, plan: ClusterPlan, seen: Seen, end: End) -> Iterator[Condition]:
     over, failed = end.phase.over, end.phase is Phase.FAILED
     good = end.reason in (R.LEARNED, R.UNSURE, R.NOTHING_BETTER, R.ALREADY_LEARNED)
-    suspended = end.phase is Phase.SUSPENDED
+    suspended, held = end.phase is Phase.SUSPENDED, bool(plan.held)
     yield condition(T.READY, "True" if good else "False", end.reason, end.message)
-    working = not over and not suspended
+    working = not over and not suspended and not held
     yield condition(T.RECONCILING, "True" if working else "False", end.reason, end.message)
     # Without this, kstatus would call a run that is over and not good in progress for ever.
-    stalled = over and not good
+    stalled = held or (over and not good)
     yield condition(T.STALLED, "True" if stalled else "False", end.reason, end.message)
     going = R.SUSPENDED if suspended else R.IN_PROGRESS
     complete = over and not failed
     completed = ("True", end.reason) if complete else ("False", going)
     yield condition(T.COMPLETE, *completed, end.message)
     yield condition(T.FAILED, "True" if failed else "False", end.reason if over else going, end.message)
-    if failed and end.reason in _REFUSALS:
+    if held or (failed and end.reason in _REFUSALS):
         yield condition(T.PLAN_ACCEPTED, "False", end.reason, end.message)
     else:
         lacks = filter(None, (lacking(spec, unknown=memory.nodes.unknown),))
@@ -138,7 +140,7 @@ def conditions(spec: RunSpec, memory: Memory, plan: ClusterPlan, seen: Seen, end
         yield condition(T.PLAN_ACCEPTED, "True", R.ACCEPTED, accepted)
     yield condition(T.QUOTA_RESERVED, *_quota(spec, seen, suspended))
     yield condition(T.PODS_PLACED, *_placed(seen, suspended, over))
-    yield condition(T.ENGINES_READY, *_engines(spec, memory, seen, suspended or over))
+    yield condition(T.ENGINES_READY, *_engines(spec, memory, seen, suspended or held or over))
     if spec.task.is_evaluated:
         yield condition(T.EVALUATOR_CALIBRATED, *calibrated(memory, end))
     yield condition(T.CONVERGING, *_converging(spec, memory))

@@ -22,10 +22,11 @@ from combee.api.playbook_status import Comparison, PlaybookStatus, Verdict, Vers
 from combee.methods.findings import content_verdict
 from combee.names import delivered_name
 from combee.plan.playbook.board import Board, By, Record, verdict_of
+from combee.plan.playbook.changed import lost_before
 from combee.plan.playbook.heldout import SHORT, held_out_of, is_stale, measured_on, version_verdict
 from combee.plan.playbook.history import prunable, prunable_contents, settle_phases
 from combee.plan.playbook.learn import learning
-from combee.plan.playbook.looks import error_budget, look_at, lost_before, settle_looks, warn_of
+from combee.plan.playbook.looks import error_budget, look_at, looks_at, settle_looks, warn_of
 from combee.plan.playbook.serving import Wanted, ranking
 from combee.plan.playbook.standing import playbook_status, version_status
 from combee.plan.playbook.thresholds import changes, filled_in, unchanged
@@ -331,7 +332,7 @@ def _held_out(board: Board, record: Record) -> bool:
 def _waits_for_a_reason(board: Board, record: Record) -> bool:
     """Return whether a candidate waits until somebody says why heldOut was changed after it showed no gain,
     and tell of it once. Where discipline is Advisory it is told, and goes on."""
-    lost = lost_before(board, record)
+    lost = lost_before(looks_at(board), held_out_of(record.seen))
     if not lost or board.about.spec.held_out.reason is not None:
         return False
     now, before = held_out_of(record.seen), record.status.held_out

@@ -25,7 +25,7 @@ from combee.algo.gates import compare, held_out_verdict
 from combee.algo.spending import look_confidence, percent, spent
 from combee.api.playbook_status import ErrorBudget, Look
 from combee.plan.playbook.board import Board, Record
-from combee.plan.playbook.heldout import held_out_of
+from combee.plan.playbook.changed import Looks, VersionLook, is_passed
 from combee.plan.playbook.memory import MAX_HELD_OUTS, MAX_LOOKED
 from combee.plan.playbook.types import Happened
 
@@ -61,26 +61,15 @@ def look_at(board: Board, record: Record, held_out: str) -> int:
     return look.number
 
 
-def lost_before(board: Board, record: Record) -> str:
-    """Return the digest of the heldOut looked at last, where a version is the first to be compared on another
-    one and nothing passed that last look; else an empty text.
-
-    Rows that are exchanged or added after a result that nobody liked are chosen by that result.
-    """
-    held_out, looks = held_out_of(record.seen), dict(board.memory.looks)
-    others = [one for one in looks if one != held_out]
-    records = list(board.records.values())
-    compared = {one.status.look.held_out_digest for one in records if one.status.look is not None}
-    if not others or held_out in compared:
-        return ""
-    last = Look(held_out_digest=others[-1], number=looks[others[-1]])
-    passed = any(one.status.look == last and _passed(one) for one in records)
-    return "" if passed else last.held_out_digest
-
-
-def _passed(record: Record) -> bool:
-    held_out = record.status.held_out
-    return bool(record.memory.promoted) or (held_out is not None and held_out.outcome == "Passed")
+def looks_at(board: Board) -> Looks:
+    """Return the looks as of now."""
+    wanted, records = board.about.spec.held_out, board.records.values()
+    of_versions = tuple(
+        VersionLook(one.status.look, is_passed(one.status, one.memory))
+        for one in records
+        if one.status.look is not None
+    )
+    return Looks(board.about.name, board.memory.looks, of_versions, wanted.digest or "", wanted.reason)
 
 
 def error_budget(board: Board) -> ErrorBudget | None:
