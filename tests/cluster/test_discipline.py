@@ -1,9 +1,11 @@
 """A run that does not state its inputs does not start on a cluster of discipline Strict, nor does a Playbook
-make one; each goes on as soon as the answers are there. bad.yaml has the single questions."""
+make one; each goes on as soon as the answers are there. Each escalation of the strategist's brief is refused,
+or waits, with its message."""
 
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ import pytest
 from cluster_tools import Cluster, eventually
 from playbooks import Playbooks
 from runs import FINISHED, Runs, at_once, operating, quickstart, template
+
+from escalations import ESCALATIONS, escalated
 
 pytestmark = pytest.mark.timeout(900, func_only=True)
 ASKED = (
@@ -28,11 +32,11 @@ def silent(run: dict[str, Any]) -> None:
     del run["spec"]["budget"]
 
 
-def accepted(runs: Runs) -> dict[str, str]:
-    """The condition PlanAccepted of the quickstart's run."""
+def accepted(runs: Runs, name: str = "quickstart") -> dict[str, str]:
+    """The condition PlanAccepted of a run."""
 
     def found() -> dict[str, str] | None:
-        conditions = runs.status().get("conditions", ())
+        conditions = runs.status(name).get("conditions", ())
         return next((one for one in conditions if one["type"] == "PlanAccepted"), None)
 
     condition: dict[str, str] = eventually("the plan is judged", found, seconds=120)
@@ -128,3 +132,51 @@ def test_gpus_are_asked_for_until_the_labels_of_nodes_name_them(
         (known,) = (value for name, value in status["resolved"].items() if name.endswith(".hardware"))
         assert known == "1 x 1 NVIDIA-TEST (labels of nodes)"
         assert "hardware (" not in accepted(runs)["message"]
+
+
+def test_each_escalation_is_refused_with_its_message_and_starts_nothing(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    """A judge that is the proposer is refused by the API server (bad.yaml); a Playbook without a canary waits
+    for a person (test_playbook)."""
+    names = {name: f"run-{number}" for number, name in enumerate(ESCALATIONS)}
+    with operating(cluster, namespace, tmp_path / "operator.log", COMBEE_DISCIPLINE="Strict"):
+        for name, (values, _, _) in ESCALATIONS.items():
+            run = escalated(quickstart(), names[name], values)
+            cluster.kubectl("apply", "-f", "-", namespace=namespace, stdin=run)
+        for name, (_, reason, message) in ESCALATIONS.items():
+            condition = accepted(Runs(cluster, namespace), names[name])
+            said = (condition["status"], condition["reason"], condition["message"])
+            assert said == ("False", reason, message), name
+        assert Runs(cluster, namespace).left() == []
+
+
+def test_a_run_on_rows_that_were_changed_after_a_bad_result_waits_until_somebody_says_why(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    """Its Playbook has had one look at other rows, which passed nothing, and nobody named the new ones."""
+    old, runs = "a" * 64, Runs(cluster, namespace)
+    there = Playbooks(cluster, namespace, "quickstart")
+    there.apply()
+    looks = json.dumps({"status": {"state": {"looks": [[old, 1]]}}})
+    patch = ("patch", "pb", "quickstart", "--subresource=status", "--type=merge", "-p", looks)
+    cluster.kubectl(*patch, namespace=namespace)
+    strict = {"COMBEE_DISCIPLINE": "Strict", "COMBEE_RESYNC_SECONDS": "5"}
+    with operating(cluster, namespace, tmp_path / "operator.log", **strict):
+        runs.apply(at_once)
+
+        def held() -> dict[str, Any] | None:
+            status = runs.status()
+            found = {one["type"]: one for one in status.get("conditions", ())}.get("PlanAccepted", {})
+            return found if found.get("reason") == "ChangeUnexplained" else None
+
+        condition = eventually("the run is held", held, seconds=240)
+        message = condition["message"]
+        assert condition["status"] == "False"
+        assert message.startswith(f"the last look at heldOut {old[:12]} passed nothing, and this run's is ")
+        digest = message.rpartition("beside digest: ")[2]
+        assert digest == runs.status()["heldOut"]["digest"]
+        assert runs.status().get("iteration", 0) == 0
+        there.apply(heldOut={"digest": digest, "reason": "rows of this quarter"})
+        status = runs.ended()
+        assert status["phase"] == "Learned", status["message"]

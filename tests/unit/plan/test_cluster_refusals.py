@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import admission_cases
 from combee.api.conditions import TABLE, ConditionType, Reason
@@ -13,11 +15,13 @@ from combee.objects.engines import check_model_cache, check_run
 from combee.objects.types import Settings
 from combee.plan.cluster.accept import Policy, RefusedError, accept, question
 from combee.plan.cluster.hardware import EngineGpus
+from escalations import ESCALATIONS, escalated
 
 SETTINGS = Settings(worker_image="worker:1", vllm_image="vllm:1", engine_images=("ghcr.io/acme",))
 POLICY = Policy(allow_custom_tasks=True, secret_policy=False, discipline="Advisory")
 KIND = "PromptLearningRun"
 NOTHING_KNOWN = EngineGpus()
+QUICKSTART = Path(__file__).parents[3] / "examples" / "quickstart.yaml"
 
 
 def verdict(manifest: dict[str, Any]) -> tuple[str, str]:
@@ -99,6 +103,18 @@ def test_gpus_that_the_nodes_do_not_tell_are_asked_for() -> None:
     with pytest.raises(RefusedError) as refused:
         question(spec, policy, EngineGpus({engine: "2 x 1 H100"}), started=False)
     assert "hardware" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ESCALATIONS)
+def test_each_escalation_is_refused_with_its_message(name: str) -> None:
+    values, reason, message = ESCALATIONS[name]
+    objects = list(yaml.safe_load_all(QUICKSTART.read_text()))
+    policy = Policy(True, True, "Strict")
+    question(accept(escalated(objects, "run", {}), policy).spec, policy, NOTHING_KNOWN, started=False)
+    spec = accept(escalated(objects, "run", values), policy).spec
+    with pytest.raises(RefusedError) as refused:
+        question(spec, policy, NOTHING_KNOWN, started=False)
+    assert (refused.value.reason, str(refused.value)) == (reason, message)
 
 
 def test_what_is_wrong_is_said_before_what_is_missing() -> None:
