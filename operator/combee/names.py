@@ -53,6 +53,8 @@ ROLLOUT = "rollout"
 GATEWAY = "combee-gateway"
 """the Deployment, Service and account of a namespace's gateway."""
 LABEL_PLAYBOOK = f"{API_GROUP}/playbook"
+LABEL_HISTORY = f"{API_GROUP}/history"
+"""on a line of a Playbook's history: the Playbook."""
 LABEL_CANARY = f"{API_GROUP}/canary"
 """the comparison that judged pairs belong to."""
 LABEL_COMPARISON = f"{API_GROUP}/comparison"
@@ -65,6 +67,7 @@ DATA_ANNOTATION = f"{API_GROUP}/data"
 """of the delivered ConfigMap: SHA-256 of what was written into it."""
 PAIRS_KEY = "pairs.json"
 READING_KEY = "reading.json"
+LINE_KEY = "line.json"
 """keys of the ConfigMap that a Job of a canary makes: judged pairs, and what Prometheus said."""
 LEARN_ANNOTATION = f"{API_GROUP}/learn"
 """on a Playbook: each new text asks for one run of ``spec.learn.template``."""
@@ -129,6 +132,27 @@ def published_name(playbook: str, digest: str) -> str:
 def playbook_label(playbook: str) -> str:
     """Return a Playbook's name as a label's value."""
     return playbook[:MAX_NAME].rstrip("-.")
+
+
+def history_name(playbook: str, number: int) -> str:
+    """Name the immutable ConfigMap of one line of a Playbook's history: ``formula-history-000042``."""
+    return f"{history_prefix(playbook)}{number:06d}"
+
+
+def history_prefix(playbook: str) -> str:
+    """Return how the names of all lines of a Playbook's history begin."""
+    return f"{playbook}-history-"
+
+
+def history_labels(playbook: str) -> dict[str, str]:
+    """Return the labels of the lines of a Playbook's history. They have not LABEL_PLAYBOOK, by which a
+    Playbook's ConfigMaps are listed again and again: lines only grow in number."""
+    return {
+        LABEL_NAME: "combee",
+        LABEL_MANAGED_BY: MANAGED_BY,
+        LABEL_COMPONENT: "history",
+        LABEL_HISTORY: playbook_label(playbook),
+    }
 
 
 def delivered_name(playbook: str, chosen: str = "") -> str:

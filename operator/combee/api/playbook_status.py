@@ -192,6 +192,36 @@ class HistoryEntry(Part):
     message: str = Field(default="", description="The numbers, or why.")
 
 
+class HistoryLine(Part):
+    """One decision about a version: a line of the Playbook's history, which only grows."""
+
+    number: int = Field(default=0, ge=0, description="Its number, from 1.")
+    time: str = Field(default="", description="When it was decided.")
+    event: str = Field(
+        default="",
+        description="What was decided, in one word: docs/promotion.md has them. New ones may come.",
+    )
+    digest: str = Field(default="", description="Of which version; empty: of none.")
+    by: str = Field(default="", description="Decision, Pin, Gates or Rollback.")
+    who: str = Field(
+        default="",
+        description="The program that last wrote the decision or the pin, and when, as the API server noted.",
+    )
+    policy: str = Field(default="", description="What versions were judged by at that time.")
+    message: str = Field(default="", description="The numbers, or why.")
+    before: str = Field(default="", description="Digest of the line before; empty of the first.")
+
+
+class Trail(Part):
+    """How far a Playbook's history goes. Its lines are in ConfigMaps that cannot be changed."""
+
+    lines: int = Field(default=0, ge=0, description="Number of the last line.")
+    digest: str = Field(default="", description="Digest of the last line.")
+    pending: tuple[HistoryLine, ...] = Field(
+        default=(), description="Lines that are still to be written into ConfigMaps."
+    )
+
+
 class PlaybookShown(Part):
     """Figures in words, for the columns of `kubectl get`."""
 
@@ -224,6 +254,9 @@ class PlaybookStatus(Part):
     run_name: str = Field(default="", description="The latest run made from learn.template.")
     next_run_time: str = Field(default="", description="When the next scheduled run is made.")
     history: tuple[HistoryEntry, ...] = Field(default=(), description="The last 20 events, newest last.")
+    trail: Trail | None = Field(
+        default=None, description="How far the whole history goes; `kubectl combee playbook history` has it."
+    )
     warnings: tuple[str, ...] = Field(
         default=(),
         description="What the spec asks for and can hardly get, and that it waives its canary or has none.",

@@ -60,14 +60,20 @@ def show(
 
 @app.command(epilog="Example: kubectl combee playbook history formula")
 @with_place
-def history(name: PlaybookName, place: Place) -> None:
-    """List the versions of a Playbook, how they scored, and what happened to them.
+def history(
+    name: PlaybookName,
+    place: Place,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Say which lines are gone or altered, if any are.")
+    ] = False,
+) -> None:
+    """List the versions of a Playbook, how they scored, and all that was decided about them.
 
-    Exit codes: 0 listed, 2 no such Playbook.
+    Exit codes: 0 listed, 2 no such Playbook, 5 a line is gone or altered.
     """
     from combee.cli.cluster.versions import run_history
 
-    raise typer.Exit(run_history(name, place))
+    raise typer.Exit(run_history(name, place, verify=verify))
 
 
 @app.command(epilog="Example: kubectl combee playbook diff formula active candidate")

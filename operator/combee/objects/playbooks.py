@@ -11,6 +11,7 @@ from combee.api.run import RunSpec
 from combee.objects.meta import owner_reference
 from combee.objects.types import Object
 from combee.objects.versions import version_labels
+from combee.plan.playbook.trail import FiledLine
 from combee.records import Owner
 
 
@@ -28,6 +29,18 @@ def delivered_config_map(
     if owned:
         meta["ownerReferences"] = [playbook_reference(owner)]
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": shown(data)}
+
+
+def history_config_map(owner: Owner, line: FiledLine) -> Object:
+    """Return the ConfigMap of one line of the history. It cannot be changed, and has no owner: deleting and
+    re-applying the Playbook, or deleting a version, never deletes it."""
+    meta = {
+        "name": names.history_name(owner.name, line.number),
+        "namespace": owner.namespace,
+        "labels": names.history_labels(owner.name),
+    }
+    data = {names.LINE_KEY: line.text}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "immutable": True, "data": data}
 
 
 def data_digest(data: Mapping[str, str], binary: Mapping[str, str] | None = None) -> str:

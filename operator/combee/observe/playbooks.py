@@ -4,6 +4,7 @@ pairs."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -125,6 +126,7 @@ class PlaybookObserver:
             or (content_meta is not None and digest_of(content_meta) == spec.digest),
             gate=content.gate if content else None,
             findings=content.findings if content else None,
+            decided_by=writer_of(meta, ("spec", "decision")),
         )
 
     async def _content(
@@ -191,6 +193,26 @@ def delivered(playbook: str, spec: PlaybookSpec) -> str:
 def digest_of(meta: Object) -> str:
     """Return the digest of the artifact in a ConfigMap, from its annotation; empty without one."""
     return str((meta.get("annotations") or {}).get(names.DIGEST_ANNOTATION, ""))
+
+
+def writer_of(meta: Object, path: Iterable[str]) -> str:
+    """Return the program that last wrote a field, and when, as the API server keeps them in managedFields;
+    empty where it does not say so, as of a default.
+
+    >>> entry = {"manager": "kubectl", "time": "t1", "fieldsV1": {"f:spec": {"f:decision": {}}}}
+    >>> writer_of({"managedFields": [entry]}, ["spec", "decision"])
+    'kubectl at t1'
+    """
+
+    def wrote(entry: Object) -> bool:
+        fields: Any = entry.get("fieldsV1")
+        for part in path:
+            fields = fields.get(f"f:{part}") if isinstance(fields, dict) else None
+        return fields is not None
+
+    writers = [entry for entry in meta.get("managedFields") or () if wrote(entry)]
+    last = max(writers, key=lambda entry: str(entry.get("time", "")), default=None)
+    return "" if last is None else f"{last.get('manager') or 'unknown'} at {last.get('time', '')}"
 
 
 def altered(delivered: Object) -> bool:

@@ -34,6 +34,7 @@ from combee.operator.lease import Fence
 from combee.operator.metrics import Metrics
 from combee.operator.playbooks.apply import PlaybookExecutor
 from combee.operator.playbooks.datawatch import DataWatch
+from combee.operator.playbooks.history import History
 from combee.operator.playbooks.judges import Judges
 from combee.operator.playbooks.tick import PlaybookTicker
 from combee.operator.queue import DueQueue
@@ -108,6 +109,7 @@ def assemble(settings: OperatorSettings, kube: Kube) -> Parts:
         judges=Judges(writing, chosen),
         data=DataWatch(writing, chosen),
         nodes=nodes,
+        history=History(writing),
         allow_waived=settings.allow_waived_canary,
         discipline=settings.discipline,
         happened=lambda reason: metrics.versions.labels(reason).inc(),

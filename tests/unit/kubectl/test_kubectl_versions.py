@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from combee.api.playbook import VersionSpec
-from combee.api.playbook_status import PlaybookStatus, VersionStatus
+from combee.api.playbook_status import HistoryLine, PlaybookStatus, Trail, VersionStatus
+from combee.cli.cluster import versions
 from combee.cli.cluster.place import Here
 from combee.cli.cluster.versions import Known
 from combee.cli.cluster.versions_text import VersionShown, difference, history, why
 from combee.cli.where import Place
 from combee.errors import UserError
 from combee.methods.ace.diff import diff_playbooks
+from combee.plan.playbook.trail import FiledLine, appended, filed
 
 A, B, C = "a" * 64, "b" * 64, "ab" * 32
+HISTORY = {"time": "t1", "event": "Promoted", "digest": A}
 HERE = Here(kube=None, namespace="team", place=Place())  # type: ignore[arg-type]
 
 
@@ -85,14 +90,73 @@ def test_only_one_version_is_promoted_by_name_at_a_time() -> None:
     assert there.promoted_besides(f"formula-{A[:12]}") == (f"formula-{B[:12]}",)
 
 
+TRAIL = appended(
+    Trail(),
+    HistoryLine(
+        time="2026-01-01T00:01:00Z",
+        event="Promoted",
+        digest=A,
+        by="Gates",
+        policy="Automatic; no canary",
+        message="0.861",
+    ),
+    HistoryLine(
+        time="2026-01-01T00:02:00Z",
+        event="Refused",
+        digest=A,
+        by="Decision",
+        who="kubectl at t1",
+        message="re\x1bfused",
+    ),
+)
+LINES = (*map(filed, TRAIL.pending), FiledLine(3, "{"))
+
+
+class Listing:
+    """A cluster with a Playbook, its ConfigMaps, and no versions."""
+
+    def __init__(self, status: dict[str, Any] | None, lines: Sequence[FiledLine]) -> None:
+        self.status, self.lines = status, lines
+
+    async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+        return None if self.status is None else {"spec": {}, "status": self.status}
+
+    async def list(self, kind: str, namespace: str, **_: str) -> list[dict[str, Any]]:
+        if kind != "ConfigMap":
+            return []
+        return [
+            {"metadata": {"name": f"formula-history-{one.number:06d}"}, "data": {"line.json": one.text}}
+            for one in self.lines
+        ] + [{"metadata": {"name": "formula-history-and-more-history-000009"}, "data": {}}]
+
+
+@pytest.mark.parametrize(
+    ("status", "lines", "code", "words"),
+    [
+        ({"trail": {**TRAIL.dump(), "pending": []}}, LINES[:2], 0, "the history is whole: 2 lines"),
+        ({"trail": TRAIL.dump()}, (), 0, "the history is whole: 2 lines"),
+        ({"trail": {**TRAIL.dump(), "pending": []}}, LINES[:1], 5, "wrong: line 2 is gone"),
+        ({"trail": {**TRAIL.dump(), "pending": []}}, LINES[1:2], 5, "wrong: line 1 is gone"),
+        (None, LINES[:2], 0, "the Playbook is gone, so lines may be missing at the end"),
+        ({"history": [HISTORY]}, (), 0, "no line of the history is written yet"),
+    ],
+)
+def test_verify_says_which_line_is_gone(
+    status: dict[str, Any] | None,
+    lines: Sequence[FiledLine],
+    code: int,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    here = Here(kube=Listing(status, lines), namespace="team", place=Place())  # type: ignore[arg-type]
+    monkeypatch.setattr(versions, "on_cluster", lambda place, work: asyncio.run(work(here)))
+    assert versions.run_history("formula", Place(), verify=True) == code
+    text = capsys.readouterr().out
+    assert words in text
+
+
 def test_the_history_is_a_table_and_what_happened() -> None:
-    event = {
-        "time": "2026-01-01T00:01:00Z",
-        "event": "Promoted",
-        "digest": A,
-        "by": "Gates",
-        "message": "0.861",
-    }
     left = {
         "heldOutDigest": C,
         "looks": 6,
@@ -100,23 +164,30 @@ def test_the_history_is_a_table_and_what_happened() -> None:
         "left": 0.007,
         "message": "6 looks at this heldOut",
     }
-    status = PlaybookStatus.model_validate({"history": [event], "errorBudget": left})
+    status = PlaybookStatus.model_validate({"errorBudget": left})
     raw = version(A, phase="Active", look={"heldOutDigest": C, "number": 4}, heldOut={"shrunkGain": 0.183})
-    lines = [line.split() for line in history("formula", status, [shown(raw)]).splitlines()]
+    lines = [line.split() for line in history("formula", status, [shown(raw)], LINES).splitlines()]
     assert lines[0][3:7] == ["LOOK", "SCORE", "GAIN", "CORRECTED"]
     assert lines[1][3:10] == ["4", "0.861", "+0.221", "[0.180,", "0.260]", "+0.183", "-"]
-    text = history("formula", status, [shown(raw)])
+    text = history("formula", status, [shown(raw)], LINES)
     assert "heldOut abababababab: 6 looks at this heldOut" in text
     assert "error budget: 0.7 of 5 % left for all that come" in text
-    assert "error budget" not in history("formula", PlaybookStatus(), [shown(version(A))])
-    assert "Promoted by gates: 0.861" in text
-    assert "has no versions yet" in history("formula", PlaybookStatus(), [])
+    assert "error budget" not in history("formula", PlaybookStatus(), [shown(version(A))], ())
+    assert text.splitlines()[-4:] == [
+        "  under Automatic; no canary:",
+        f"  1  2026-01-01T00:01:00Z  {A[:12]}  Promoted by gates: 0.861",
+        f"  2  2026-01-01T00:02:00Z  {A[:12]}  Refused by decision (kubectl at t1): re\\u{{1b}}fused",
+        "  3  cannot be read",
+    ]
+    gone = history("formula", PlaybookStatus(), [], LINES)
+    assert gone.startswith("formula has no versions any more\n")
+    assert "has no versions yet" in history("formula", PlaybookStatus(), [], ())
 
 
 def test_a_waived_canary_is_told_with_its_reason() -> None:
     canary = {"outcome": "Waived", "reason": "CanaryWaived", "message": "the canary is waived: a demo"}
     one = shown(version(A, phase="Active", canary=canary))
-    assert "  Waived  " in history("formula", PlaybookStatus(), [one])
+    assert "  Waived  " in history("formula", PlaybookStatus(), [one], ())
     assert "canary         Waived: the canary is waived: a demo" in why(one, 100)
 
 

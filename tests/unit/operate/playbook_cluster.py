@@ -15,6 +15,7 @@ from combee.observe.nodes import Nodes
 from combee.observe.playbooks import PlaybookObserver
 from combee.operator.playbooks.apply import PlaybookExecutor
 from combee.operator.playbooks.datawatch import DataWatch
+from combee.operator.playbooks.history import History
 from combee.operator.playbooks.judges import Judges
 from combee.operator.playbooks.tick import PlaybookTicker
 from combee.operator.tell import Teller
@@ -135,6 +136,7 @@ class Team:
             Judges(kube, settings),
             DataWatch(kube, settings),
             Nodes(kube),
+            History(kube),
             clock=lambda: self.now,
         )
 

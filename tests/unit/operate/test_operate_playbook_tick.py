@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from combee.errors import ClusterError
 from combee.objects.versions import version_labels
 from combee.observe import playbooks as observe
 from combee.observe.judged import Judged
+from combee.plan.playbook.trail import digest_of as digest_of_line
 
 MEASURED = {"url": "http://p", "score": {"query": "good{v='$(version)'}", "unit": "Ratio"}}
 INVALID: list[dict[str, Any]] = [
@@ -38,7 +40,8 @@ async def test_a_rollback_is_followed_and_delivered_while_the_manifest_cannot_be
         "InvalidManifest",
         "RolledBack",
     ]
-    # A second tick on the same facts writes nothing and says nothing.
+    # The lines of the history leave the status; after that a tick writes nothing and says nothing.
+    await team.tick()
     before, told = team.playbook["metadata"]["resourceVersion"], team.told()
     await team.tick()
     assert (team.playbook["metadata"]["resourceVersion"], team.told()) == (before, told)
@@ -231,3 +234,123 @@ async def test_what_was_judged_stays_while_the_manifest_cannot_be_read() -> None
     team.playbook["spec"] = dict(SPEC)
     await team.tick()
     assert "pairs-1" not in team.kube.of("ConfigMap")
+
+
+FIRST_LINE = (
+    '{"digest":"a000000000000000000000000000000000000000000000000000000000000000","event":"Made",'
+    '"message":"a00000000000 was made by hand at 2026-01-01T00:00:04Z, learned from an empty playbook",'
+    '"number":1,"policy":"Automatic; heldOut minGain 0.000, confidence 0.950; '
+    'canary waived: a test of how plans are followed","time":"2026-01-01T00:00:04Z"}'
+)
+
+
+def lines_of(team: Team) -> list[dict[str, Any]]:
+    """The lines of the history that are in ConfigMaps, in their order."""
+    named = sorted(name for name in team.kube.of("ConfigMap") if "-history-" in name)
+    return [json.loads(team.kube.of("ConfigMap")[name]["data"]["line.json"]) for name in named]
+
+
+async def test_each_decision_is_written_once_into_a_configmap_that_cannot_be_changed() -> None:
+    team = await promoted()
+    await team.decide("b", "Refuse").tick(2)
+    assert [(line["number"], line["event"], line["digest"][:1]) for line in lines_of(team)] == [
+        (number + 1, event, digest)
+        for number, (event, digest) in enumerate(
+            [
+                *((event, "a") for event in ("Made", "HeldOutPassed", "CanaryWaived", "Promoted")),
+                *((event, "b") for event in ("Made", "HeldOutPassed", "CanaryWaived", "Promoted")),
+                *(("Decided", "b"), ("Refused", "b"), ("RolledBack", "a")),
+            ]
+        )
+    ]
+    first = team.kube.of("ConfigMap")["formula-history-000001"]
+    made = {name: first["metadata"].pop(name) for name in ("uid", "resourceVersion", "creationTimestamp")}
+    assert first == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": "formula-history-000001",
+            "namespace": "team",
+            "labels": {
+                "app.kubernetes.io/name": "combee",
+                "app.kubernetes.io/managed-by": "combee-operator",
+                "app.kubernetes.io/component": "history",
+                "combee.dev/history": "formula",
+            },
+        },
+        "immutable": True,
+        "data": {"line.json": FIRST_LINE},
+    }
+    assert made["uid"]
+    assert team.playbook["status"]["trail"] == {
+        "lines": 11,
+        "digest": digest_of_line(team.kube.of("ConfigMap")["formula-history-000011"]["data"]["line.json"]),
+        "pending": [],
+    }
+
+
+async def test_lines_that_cannot_be_written_wait_in_the_status_and_hold_nothing_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    team = await promoted()
+    before, create = lines_of(team), team.kube.create
+
+    async def refuse(body: dict[str, Any]) -> Any:
+        if "-history-" in body["metadata"]["name"]:
+            raise ClusterError("exceeded quota", where="ConfigMap", status=403)
+        return await create(body)
+
+    monkeypatch.setattr(team.kube, "create", refuse)
+    with pytest.raises(ClusterError, match="exceeded quota"):
+        await team.decide("b", "Refuse").tick()
+    assert team.active == "a" and "as a says" in team.delivered["data"]["prompt.md"]
+    assert team.version("b")["status"]["phase"] == "Refused" and "HistoryBlocked" in team.told()
+    assert lines_of(team) == before
+    # Another operator goes on where that one stopped.
+    monkeypatch.undo()
+    await Team(team.kube).tick(2)
+    assert [line["event"] for line in lines_of(team)[len(before) :]] == ["Decided", "Refused", "RolledBack"]
+    assert team.playbook["status"]["trail"]["pending"] == []
+
+
+async def test_a_line_with_the_number_of_ours_is_passed_over() -> None:
+    team = await promoted()
+    last = team.playbook["status"]["trail"]["lines"]
+    labels = names.history_labels("formula")
+    meta = {"name": names.history_name("formula", last + 1), "namespace": "team", "labels": labels}
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"line.json": "{}"}}
+    await team.kube.create(other)
+    team.decide("b", "Refuse")
+    with pytest.raises(ClusterError, match="another line of the history has this number"):
+        await team.tick()
+    await team.tick(2)
+    ours = [line for line in lines_of(team) if line]
+    assert [(line["number"] - last, line["event"]) for line in ours[last:]] == [
+        (2, "Decided"),
+        (3, "Refused"),
+        (4, "RolledBack"),
+    ]
+
+
+async def test_a_playbook_that_is_applied_again_goes_on_after_its_last_line() -> None:
+    team = await promoted()
+    before = lines_of(team)
+    body = team.playbook
+    del body["status"]
+    body["metadata"]["uid"] = "u-2"
+    await team.tick(2)
+    assert lines_of(team) == before and team.playbook["status"]["trail"]["lines"] == len(before)
+
+
+async def test_a_line_says_which_program_decided() -> None:
+    team = await promoted()
+    written = {"f:spec": {"f:decision": {}}}
+    entries = [
+        {"manager": "combee", "time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:spec": {}}},
+        {"manager": "kubectl-edit", "time": "2026-01-02T00:00:00Z", "fieldsV1": written},
+        {"manager": "kubectl-combee", "time": "2026-01-03T00:00:00Z", "fieldsV1": written},
+    ]
+    team.version("b")["metadata"]["managedFields"] = entries
+    await team.decide("b", "Refuse").tick()
+    by_event = {line["event"]: line.get("who", "") for line in lines_of(team)}
+    assert by_event["Refused"] == by_event["Decided"] == "kubectl-combee at 2026-01-03T00:00:00Z"

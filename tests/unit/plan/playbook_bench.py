@@ -16,6 +16,7 @@ from combee.plan.cluster.hardware import EngineGpus
 from combee.plan.gatescores import GateScores
 from combee.plan.playbook.decide import decide_playbook
 from combee.plan.playbook.readings import Reading
+from combee.plan.playbook.trail import FiledLine, filed
 from combee.plan.playbook.types import About, PlaybookPlan, PlaybookSeen, RunSeen, VersionSeen
 
 NOW = 1_800_000_000.0
@@ -77,6 +78,10 @@ class World:
     discipline: Any = "Advisory"
     nodes: EngineGpus = field(default_factory=EngineGpus)
     data_marks: dict[str, str] = field(default_factory=dict)
+    lines: dict[int, FiledLine] = field(default_factory=dict)
+    """what is in ConfigMaps of the history."""
+    reread: bool = False
+    """whether they are read, although the status says where they end."""
 
     def add(
         self,
@@ -146,12 +151,15 @@ class World:
             not_judged=self.not_judged,
             blocked=self.blocked,
             data_marks=self.data_marks,
+            trail=tuple(self.lines.values()) if self.reread or self.status.trail is None else None,
+            filed=max(self.lines, default=0),
         )
         return decide_playbook(about, self.status, seen)
 
     def write(self, plan: PlaybookPlan) -> None:
         """Make the plan true."""
         self.status = PlaybookStatus.model_validate(plan.status.dump())
+        self.file()
         for key, version in list(self.versions.items()):
             if version.name in plan.prune_versions:
                 del self.versions[key]
@@ -164,6 +172,12 @@ class World:
             self.runs[wish.name] = RunSeen(wish.name, f"{len(self.runs):04d}", over=False)
         for name in plan.prune_runs:
             del self.runs[name]
+
+    def file(self) -> None:
+        """Write the pending lines of the history. None is ever written over."""
+        assert self.status.trail is not None
+        for line in map(filed, self.status.trail.pending):
+            assert self.lines.setdefault(line.number, line) == line
 
     def tick(self, seconds: float = 1.0) -> PlaybookPlan:
         """Decide and write, a while later."""

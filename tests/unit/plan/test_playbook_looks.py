@@ -81,12 +81,13 @@ def test_what_passed_has_its_corrected_gain_beside_the_measured_one() -> None:
 
 def crashed(world: World, *, playbook: bool) -> None:
     """Of the next plan only the Playbook's status is written, or only those of the versions."""
-    plan, status, versions = world.plan(), world.status, dict(world.versions)
+    plan, status = world.plan(), world.status
+    versions, lines = dict(world.versions), dict(world.lines)
     world.write(plan)
     if playbook:
         world.versions = versions
     else:
-        world.status = status
+        world.status, world.lines = status, lines
 
 
 def reapplied(world: World) -> None:

@@ -73,12 +73,12 @@ def do(world: World, step: tuple[str, str, Any]) -> None:
     elif kind == "crash":
         # The Playbook's status was written, or only the versions'; then the operator died.
         plan = world.plan()
-        status, versions = world.status, dict(world.versions)
+        status, versions, lines = world.status, dict(world.versions), dict(world.lines)
         world.write(plan)
         if value:
             world.versions = versions
         else:
-            world.status = status
+            world.status, world.lines = status, lines
 
 
 def refused(world: World) -> set[str]:
@@ -162,7 +162,7 @@ def _served(version: Any) -> Version:
 
 def _timeless(status: dict[str, Any]) -> dict[str, Any]:
     """Without what the delivery, which is only seen in the next tick, changes."""
-    left = {key: value for key, value in status.items() if key not in ("message", "conditions")}
+    left = {key: value for key, value in status.items() if key not in ("message", "conditions", "trail")}
     left["conditions"] = [
         c for c in status["conditions"] if c["type"] not in ("Ready", "Reconciling", "Stalled")
     ]

@@ -11,12 +11,14 @@ from combee import names
 from combee.api.playbook import VersionSpec
 from combee.api.playbook_status import PlaybookStatus, VersionStatus
 from combee.cli.cluster.place import Here, on_cluster, say
-from combee.cli.cluster.versions_text import SHORT, VersionShown, difference, history, why
+from combee.cli.cluster.versions_text import SHORT, VersionShown, checked, difference, history, why
 from combee.cli.where import Place
 from combee.clients.kubernetes.kube import Object
-from combee.errors import UserError
+from combee.errors import ClusterError, UserError
 from combee.methods.registry import diff_texts
+from combee.observe.history import filed_lines
 from combee.plan.playbook.serving import Version, Wanted, serving
+from combee.plan.playbook.trail import FiledLine, breaks, filed, lines_from, whole
 from combee.times import rfc3339
 
 LEAST_DIGITS = 4
@@ -118,15 +120,50 @@ def shown(raw: Object) -> VersionShown:
     )
 
 
-def run_history(name: str, place: Place) -> int:
-    """Print the versions and what happened to them."""
+def run_history(name: str, place: Place, *, verify: bool) -> int:
+    """Print the versions and every line of the history; with ``verify`` what is wrong with the lines, too.
 
-    async def work(here: Here, book: Known) -> None:
-        say(history(name, book.status, [shown(one) for one in book.versions]))
+    Returns 5 where something is.
+    """
+
+    async def go(here: Here) -> int:
+        lines, status = await _history(here, name, allow_short=not verify)
+        book = Known(name, None, ()) if lines and status is None else await known(here, name)
+        seen = lines or tuple(map(filed, lines_from(book.status.history)))
+        say(history(name, book.status, [shown(one) for one in book.versions], seen))
+        wrong = list(breaks(lines, status.trail if status is not None else None)) if verify else []
+        if verify:
+            say(f"\n{checked(lines, wrong, anchored=status is not None)}")
         if book.versions:
             say(f"\nNext: {here.command(f'playbook why {name} DIGEST')}")
+        return 5 if wrong else 0
 
-    return _on(place, name, work)
+    return on_cluster(place, go)
+
+
+async def _history(
+    here: Here, name: str, *, allow_short: bool
+) -> tuple[tuple[FiledLine, ...], PlaybookStatus | None]:
+    """Return all lines, and the status of the Playbook that was there before and after they were read.
+
+    ``allow_short``: whether no lines are returned, and why is said, where their ConfigMaps may not be listed.
+    """
+    raw = await here.kube.get(names.PLAYBOOK_KIND, here.namespace, name)
+    while True:
+        try:
+            lines = await filed_lines(here.kube, here.namespace, name)
+        except ClusterError as error:
+            if error.status != 403 or not allow_short:
+                raise
+            say("warning: you may not list ConfigMaps, where the history is: its last 20 lines are shown")
+            return (), PlaybookStatus.model_validate((raw or {}).get("status") or {}) if raw else None
+        again = await here.kube.get(names.PLAYBOOK_KIND, here.namespace, name)
+        trails = [((one or {}).get("status") or {}).get("trail") for one in (raw, again)]
+        if trails[0] == trails[1]:
+            break
+        raw = again
+    status = None if again is None else PlaybookStatus.model_validate(again.get("status") or {})
+    return whole(lines, status.trail if status is not None else None), status
 
 
 def run_why_version(name: str, digest: str, place: Place) -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from combee.api.playbook import VersionSpec
 from combee.api.playbook_status import ErrorBudget, PlaybookStatus, VersionStatus
 from combee.methods.diff import Diff
+from combee.plan.playbook.trail import FiledLine
 from combee.report.text import columns, visible
 
 SHORT = 12
@@ -31,25 +32,53 @@ class VersionShown:
         return self.spec.digest[:SHORT]
 
 
-def history(name: str, status: PlaybookStatus, versions: Sequence[VersionShown]) -> str:
-    """Return the versions as a table, newest first, and what happened to them."""
-    if not versions:
+def history(
+    name: str, status: PlaybookStatus, versions: Sequence[VersionShown], lines: Sequence[FiledLine]
+) -> str:
+    """Return the versions as a table, newest first, and every line of the history, newest last."""
+    if not versions and not lines:
         return f"{name} has no versions yet; runs with playbookRef: {{name: {name}}} make them"
     rows = [
         COLUMNS,
         *(_row(one) for one in sorted(versions, key=lambda v: (v.created, v.short), reverse=True)),
     ]
-    lines = columns(rows)
+    text = columns(rows) if versions else [f"{name} has no versions any more"]
     if status.error_budget is not None:
-        lines += ["", *_budget(status.error_budget)]
-    if status.history:
-        lines += ["", "What happened, newest last:"]
-        for event in status.history:
-            by = f" by {event.by.lower()}" if event.by else ""
-            lines.append(
-                f"  {event.time}  {event.digest[:SHORT]}  {event.event}{by}: {visible(event.message)}"
-            )
-    return "\n".join(lines)
+        text += ["", *_budget(status.error_budget)]
+    if lines:
+        text += ["", "What was decided, newest last:", *_lines(lines)]
+    return "\n".join(text)
+
+
+def _lines(lines: Sequence[FiledLine]) -> Iterator[str]:
+    """Yield the lines of the history; the policy that they were decided by where it changes."""
+    policy = ""
+    for one in lines:
+        if (line := one.line) is None:
+            yield f"  {one.number}  cannot be read"
+            continue
+        if line.policy and line.policy != policy:
+            policy = line.policy
+            yield f"  under {visible(policy)}:"
+        by = f" by {line.by.lower()}" if line.by else ""
+        who = f" ({visible(line.who)})" if line.who else ""
+        what = f"{visible(line.event)}{by}{who}: {visible(line.message)}"
+        yield f"  {one.number or '-'}  {visible(line.time)}  {line.digest[:SHORT] or '-'}  {what}"
+
+
+def checked(lines: Sequence[FiledLine], wrong: Sequence[str], *, anchored: bool) -> str:
+    """Return what checking the lines found.
+
+    ``anchored``: whether the Playbook is there, so that its status says where they must end.
+    """
+    if wrong:
+        return "\n".join(f"wrong: {text}" for text in wrong)
+    if not lines:
+        return "no line of the history is written yet"
+    end = "" if anchored else "; the Playbook is gone, so lines may be missing at the end"
+    number = "1 line" if len(lines) == 1 else f"{len(lines)} lines"
+    last = lines[-1].digest[:SHORT]
+    return f"the history is whole: {number}, each with the digest of the one before; last {last}{end}"
 
 
 def _budget(budget: ErrorBudget) -> Iterator[str]:

@@ -64,14 +64,21 @@ class Kube:
     """A connection to one cluster. Made by ``Kube.connect``; closed with ``aclose``."""
 
     def __init__(
-        self, client: Any, *, namespace: str, deadline_seconds: float, identity: Identity = ONESELF
+        self,
+        client: Any,
+        *,
+        namespace: str,
+        deadline_seconds: float,
+        identity: Identity = ONESELF,
+        program: str = "combee",
     ) -> None:
         self._client = client
         self.namespace = namespace
         """the namespace that the configuration names."""
         self.identity = identity
         """whom every request acts as, besides whoever makes it."""
-        self._headers = identity.headers()
+        # The API server notes beside each field which program wrote it: the first word of this.
+        self._headers = (*identity.headers(), ("User-Agent", program))
         self._deadline_seconds = deadline_seconds
         self._fence: Callable[[], None] = lambda: None
 
@@ -110,6 +117,7 @@ class Kube:
                 namespace=chosen.namespace,
                 deadline_seconds=deadline_seconds,
                 identity=identity.over(chosen.identity),
+                program="kubectl-combee" if as_a_person else "combee",
             )
         except (config.ConfigException, OSError) as error:
             raise ClusterError(

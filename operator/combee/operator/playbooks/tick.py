@@ -17,9 +17,10 @@ from combee.errors import BugError, ClusterError, ManifestError
 from combee.names import LEARN_ANNOTATION, PLAYBOOK_KIND
 from combee.observe.judged import canaries_of
 from combee.observe.nodes import Nodes
-from combee.observe.playbooks import Observed, PlaybookObserver, foreign, unreadable
+from combee.observe.playbooks import Observed, PlaybookObserver, foreign, unreadable, writer_of
 from combee.operator.playbooks.apply import PlaybookExecutor
 from combee.operator.playbooks.datawatch import DataWatch
+from combee.operator.playbooks.history import History
 from combee.operator.playbooks.judges import Judges
 from combee.operator.statuspatch import status_patch
 from combee.operator.tell import Teller
@@ -49,6 +50,7 @@ class PlaybookTicker:
     judges: Judges
     data: DataWatch
     nodes: Nodes
+    history: History
     allow_waived: bool = True
     """whether a Playbook may waive its canary."""
     discipline: Discipline = "Strict"
@@ -77,6 +79,8 @@ class PlaybookTicker:
             not_judged=at_work.why(canaries_of(observed.versions.values())),
             blocked=self._why_blocked(owner, observed),
             data_marks=data.marks,
+            trail=await self.history.lines(owner) if self.history.is_needed(owner, status) else None,
+            filed=self.history.filed(owner),
         )
         about = replace(
             _about(raw, spec, why),
@@ -100,7 +104,9 @@ class PlaybookTicker:
             await self.teller.tell(raw, Happening("Warning", "DataNotWatched", data.trouble))
         if (error := unreadable(observed)) is not None:
             raise error
-        waits = (plan.wake_after_seconds, again, look, SOON_SECONDS if observed.more else None)
+        pending = plan.status.trail is not None and plan.status.trail.pending
+        soon = SOON_SECONDS if observed.more or pending else None
+        waits = (plan.wake_after_seconds, again, look, soon)
         return min((wait for wait in waits if wait is not None), default=None)
 
     async def _follow(
@@ -115,11 +121,22 @@ class PlaybookTicker:
             # Before the versions: where one of them changed meanwhile the tick ends, and the next one, which
             # finds what happened in the Playbook's status, has nothing to tell.
             await self._tell(raw, plan, observed)
+        unwritten = await self._file(raw, plan, owner)
         await self.executor.versions(plan, observed)
         await self.executor.make(plan, owner)
         await self.executor.prune(plan, owner, observed)
-        if blocked is not None:
-            raise blocked
+        if (error := blocked or unwritten) is not None:
+            raise error
+
+    async def _file(self, raw: Object, plan: PlaybookPlan, owner: Owner) -> ClusterError | None:
+        """Write the pending lines of the history; the error that kept one from being written, once it was
+        told. They stay in the status."""
+        try:
+            await self.history.file(owner, plan.status.trail)
+        except ClusterError as error:
+            await self.teller.tell(raw, Happening("Warning", "HistoryBlocked", str(error)))
+            return error
+        return None
 
     async def _deliver(
         self, raw: Object, plan: PlaybookPlan, owner: Owner, spec: PlaybookSpec, observed: Observed
@@ -184,6 +201,7 @@ def _about(raw: Object, spec: PlaybookSpec, why: str) -> About:
         when=rfc3339,
         unreadable=why,
         learn_request=str((meta.get("annotations") or {}).get(LEARN_ANNOTATION, "")),
+        pinned_by=writer_of(meta, ("spec", "version", "pinnedDigest")),
     )
 
 

@@ -12,11 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from combee.algo.verdict import Judgement
+from combee.api.common import one_line
 from combee.api.playbook_status import (
     HistoryEntry,
+    HistoryLine,
     PlaybookStatus,
     RefusedBy,
     Thresholds,
+    Trail,
     Verdict,
     VersionPhase,
     VersionStatus,
@@ -24,11 +27,16 @@ from combee.api.playbook_status import (
 from combee.plan.playbook.heldout import held_out_of
 from combee.plan.playbook.memory import PlaybookMemory, VersionMemory
 from combee.plan.playbook.serving import Version
-from combee.plan.playbook.thresholds import thresholds_of
+from combee.plan.playbook.thresholds import policy_of, thresholds_of
+from combee.plan.playbook.trail import appended
 from combee.plan.playbook.types import About, Happened, PlaybookSeen, VersionSeen
 
 MAX_HISTORY = 20
+MAX_SENTENCE = 500
+"""The most bytes of a sentence."""
 By = Literal["Gates", "Decision", "Pin", "Rollback"]
+SHORT_HISTORY: tuple[Any, ...] = ("Promoted", "RolledBack", "Refused", "Inconclusive", "Restarted")
+"""What the status shows of the history: ``HistoryEntry.event``."""
 
 
 @dataclass(slots=True)
@@ -93,6 +101,10 @@ class Board:
     candidate: str = ""
     held_out_digest: str = ""
     history: list[HistoryEntry] = field(default_factory=list)
+    trail: Trail = field(default_factory=Trail)
+    unsettled: dict[str, list[HistoryLine]] = field(default_factory=dict)
+    """digest of a version -> the lines about it that were written while its own status was not: what they
+    tell of is decided again."""
     events: list[Happened] = field(default_factory=list)
     wakes: list[float] = field(default_factory=list)
     """times, in seconds since 1970, at which something may change by itself."""
@@ -116,6 +128,15 @@ class Board:
             previous=status.previous_digest,
             held_out_digest=status.held_out_digest,
             history=list(status.history),
+            trail=status.trail or Trail(),
+            unsettled={
+                digest: [
+                    line
+                    for line in (status.trail.pending if status.trail is not None else ())
+                    if line.digest == digest and line.number > record.memory.noted
+                ]
+                for digest, record in records.items()
+            },
         )
 
     @property
@@ -145,17 +166,46 @@ class Board:
         unread = bool(digest) and digest not in self.records
         return unread and any(one.digest == digest for one in self.seen.opaque)
 
-    def note(self, event: Any, digest: str, message: str, *, by: str = "", warn: bool = False) -> None:
+    def note(self, event: str, digest: str, message: str, *, by: str = "", warn: bool = False) -> None:
         """Say what happened: in the history, and as an event."""
-        entry = HistoryEntry(time=self.now, event=event, digest=digest, by=by, message=message)
-        last = next((old for old in reversed(self.history) if old.digest == digest), None)
-        again = last is not None and last.model_copy(update={"time": entry.time}) == entry
-        if again and event != "Restarted":
-            # This was decided again after a crash or a conflict between two writes: it happened once.
+        if not self.record_line(event, digest, message, by=by):
             return
-        if not again:
+        if event in SHORT_HISTORY:
+            entry = HistoryEntry(time=self.now, event=event, digest=digest, by=by, message=message)
             self.history = [*self.history, entry][-MAX_HISTORY:]
         self.events.append(Happened("Warning" if warn else "Normal", event, message, digest))
+
+    def record_line(self, event: str, digest: str, message: str, *, by: str = "", time: str = "") -> bool:
+        """Add a line to the history; return whether it is a new one.
+
+        ``time``: when it happened, where that is not now.
+        """
+        record = self.get(digest)
+        line = HistoryLine(
+            time=time or self.now,
+            event=event,
+            digest=digest,
+            by=by,
+            who=self._who(record, by),
+            policy=self._policy(record),
+            message=one_line(message, MAX_SENTENCE),
+        )
+        # This was decided again after a crash or a conflict between two writes: it happened once.
+        written = next((old for old in self.unsettled.get(digest, ()) if _is_again(line, old)), None)
+        if written is not None:
+            self.unsettled[digest].remove(written)
+            return False
+        self.trail = appended(self.trail, line)
+        return True
+
+    def _who(self, record: Record | None, by: str) -> str:
+        if by == "Pin":
+            return self.about.pinned_by
+        return record.seen.decided_by if by == "Decision" and record is not None else ""
+
+    def _policy(self, record: Record | None) -> str:
+        frozen = record.status.thresholds if record is not None else None
+        return one_line(policy_of(self.about.spec, frozen or self.thresholds), MAX_SENTENCE)
 
     def refuse(self, record: Record, by: RefusedBy, reason: str) -> None:
         """Refuse a version: it is not active any more, and will not be unless it is named."""
@@ -164,6 +214,12 @@ class Board:
             others = tuple(digest for digest in self.memory.refused if digest != record.digest)
             self.memory = replace(self.memory, refused=(*others, record.digest))
         self.note("Refused", record.digest, f"{record.short} is refused: {reason}", by=by, warn=True)
+
+
+def _is_again(line: HistoryLine, old: HistoryLine) -> bool:
+    """Return whether a line tells of what an older one tells of. The time until which a canary goes on, which
+    is in its message, is another one when it is begun again."""
+    return (line.event, line.by, line.policy) == (old.event, old.by, old.policy)
 
 
 def verdict_of(judgement: Judgement, against: str = "") -> Verdict:

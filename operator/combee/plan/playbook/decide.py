@@ -26,12 +26,13 @@ from combee.plan.playbook.changed import lost_before
 from combee.plan.playbook.heldout import SHORT, held_out_of, is_stale, measured_on, version_verdict
 from combee.plan.playbook.history import prunable, prunable_contents, settle_phases
 from combee.plan.playbook.learn import learning
+from combee.plan.playbook.lines import begin_lines, end_lines
 from combee.plan.playbook.looks import error_budget, look_at, looks_at, settle_looks, warn_of
 from combee.plan.playbook.serving import Wanted, ranking
 from combee.plan.playbook.standing import playbook_status, version_status
 from combee.plan.playbook.thresholds import changes, filled_in, unchanged
 from combee.plan.playbook.traffic import MAX_RESTARTS, canary_verdict, refreeze
-from combee.plan.playbook.types import About, CanaryWish, Delivery, Happened, PlaybookPlan, PlaybookSeen
+from combee.plan.playbook.types import About, CanaryWish, Delivery, PlaybookPlan, PlaybookSeen
 from combee.plan.playbook.unasked import let_through, without_traffic
 from combee.plan.playbook.watch import watch
 
@@ -45,6 +46,7 @@ def decide_playbook(about: About, status: PlaybookStatus, seen: PlaybookSeen) ->
     Raises BugError when a status holds a state that only a later version can read.
     """
     board = Board.of(about, status, seen)
+    begin_lines(board)
     _refusals(board)
     _recall(board)
     settle_looks(board)
@@ -63,6 +65,7 @@ def decide_playbook(about: About, status: PlaybookStatus, seen: PlaybookSeen) ->
     emptied = prunable_contents(board) if settled else ()
     budget = error_budget(board)
     warn_of(board, budget)
+    end_lines(board, {*pruned, *emptied})
     after = playbook_status(board, learned, delivery, held, budget)
     versions = {r.seen.name: version_status(board, r, held) for r in board.records.values()}
     later = [time - seen.now for time in board.wakes if time > seen.now]
@@ -254,7 +257,7 @@ def _canary(board: Board, record: Record) -> bool:
     elif judgement.outcome == "Passed":
         if record.status.test is not None:
             message = f"{record.short} passed its canary: {judgement.message}"
-            board.events.append(Happened("Normal", "CanaryPassed", message, record.digest))
+            board.note("CanaryPassed", record.digest, message)
         record.update(test=None)
         record.remember(comparison="")
     return judgement.outcome == "Passed"
@@ -272,7 +275,9 @@ def _candidate(board: Board) -> Record | None:
     chosen = next(iter(compared or waiting), None)
     for record in waiting:
         if chosen is not None and record.age < chosen.age:
-            record.update(phase=P.SUPERSEDED, message=f"{chosen.short} was made after it", test=None)
+            message = f"{chosen.short} was made after it"
+            record.update(phase=P.SUPERSEDED, message=message, test=None)
+            board.record_line("Superseded", record.digest, f"{record.short} is not compared: {message}")
     return chosen
 
 
@@ -321,7 +326,10 @@ def _held_out(board: Board, record: Record) -> bool:
             judgement = replace(judgement, message=f"{judgement.message}; {stale}")
         if (reason := board.about.spec.held_out.reason) is not None:
             judgement = replace(judgement, message=f"{judgement.message}; heldOut was changed: {reason}")
-    record.update(held_out=verdict_of(judgement, board.active))
+    before, verdict = record.status.held_out, verdict_of(judgement, board.active)
+    record.update(held_out=verdict)
+    if judgement.outcome == "Passed" and verdict != before:
+        board.record_line("HeldOutPassed", record.digest, f"{record.short} passed heldOut: {verdict.message}")
     if judgement.outcome == "Failed":
         board.refuse(record, "Gates", judgement.message)
     elif judgement.outcome != "Passed":
@@ -342,7 +350,7 @@ def _waits_for_a_reason(board: Board, record: Record) -> bool:
     how = f"say in spec.heldOut.reason why they were changed, beside digest: {now}"
     message = f"{fact}: {why}; {how}"
     if before is None or before.reason != "ChangeUnexplained":
-        board.events.append(Happened("Warning", "HeldOutChanged", message, record.digest))
+        board.note("HeldOutChanged", record.digest, message, warn=True)
     if not board.about.strict:
         return False
     record.update(held_out=Verdict(outcome="Inconclusive", reason="ChangeUnexplained", message=message))

@@ -6,7 +6,7 @@ done without: versions say themselves whether they are active, previous or refus
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -50,6 +50,8 @@ class PlaybookMemory:
     """digest of a heldOut -> the number of looks at it, the one looked at last at the end."""
     looked: tuple[tuple[str, int], ...] = ()
     """key of a look (``looks``) -> its number, the last one at the end."""
+    pin: str = ""
+    """the digest that was pinned when the history was last written."""
 
     def recalling(self, digest: str) -> PlaybookMemory:
         """Return the memory with a digest of long ago, where there is room. One that went to make room does
@@ -63,6 +65,7 @@ class PlaybookMemory:
             "change": self.change,
             "looks": [list(one) for one in self.looks[-MAX_HELD_OUTS:]],
             "looked": [list(one) for one in self.looked[-MAX_LOOKED:]],
+            "pin": self.pin,
         }
         return {
             "refused": list(self.refused[-MAX_REFUSED:]),
@@ -83,10 +86,16 @@ class PlaybookMemory:
                 float(raw.get("scheduled", 0.0)),
                 {str(key): str(mark) for key, mark in raw.get("marks", {}).items()},
                 str(raw.get("change", "")),
-                *(tuple((str(of), int(n)) for of, n in raw.get(name, ())) for name in ("looks", "looked")),
+                _counted(raw.get("looks", ())),
+                _counted(raw.get("looked", ())),
+                str(raw.get("pin", "")),
             )
         except (TypeError, ValueError, AttributeError) as error:
             raise _unreadable("Playbook", error) from None
+
+
+def _counted(raw: Iterable[tuple[object, Any]]) -> tuple[tuple[str, int], ...]:
+    return tuple((str(of), int(number)) for of, number in raw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +118,12 @@ class VersionMemory:
     """the ``TrafficComparison.id`` of ``since``, ``tally`` and ``reading``; it may go on after a pause."""
     first: float = 0.0
     """when the first of its consecutive comparisons began."""
+    noted: int = 0
+    """the number of the last line of the history that its status has taken in; 0: it was never looked at."""
+    decision: str = "Auto"
+    """``spec.decision`` as the history has it."""
+    pruned: bool = False
+    """whether the history says that it, or its content, is to be deleted, and it is still there."""
 
     def to_json(self) -> dict[str, Any]:
         plain: dict[str, Any] = {
@@ -119,6 +134,8 @@ class VersionMemory:
         reading = self.reading.to_json() if self.reading is not None else None
         curves = [curve.to_json() for curve in self.curves]
         optional = {"reading": reading, "test": self.comparison, "first": self.first, "curves": curves}
+        decided = self.decision if self.decision != "Auto" else ""
+        optional |= {"noted": self.noted, "decision": decided, "pruned": self.pruned}
         optional |= {_KEPT[of]: took.to_json() for of, took in self.expenses.items() if took.pairs}
         return plain | {name: value for name, value in optional.items() if value}
 
@@ -131,7 +148,9 @@ class VersionMemory:
             reading = Reading.from_json(raw["reading"]) if "reading" in raw else None
             began = str(raw.get("test", "")), float(raw.get("first", 0.0))
             expenses = {of: Tally.from_json(raw.get(_KEPT[of])) for of in EXPENSES}
-            return cls(*times, tally, expenses, reading, curves_in(raw), *began)
+            noted, decision = int(raw.get("noted", 0)), str(raw.get("decision", "Auto"))
+            plain = (*times, tally, expenses, reading, curves_in(raw), *began)
+            return cls(*plain, noted=noted, decision=decision, pruned=bool(raw.get("pruned")))
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise _unreadable("PlaybookVersion", error) from None
 

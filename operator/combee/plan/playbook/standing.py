@@ -12,7 +12,7 @@ from combee.api.playbook_status import (
     VersionPhase,
     VersionStatus,
 )
-from combee.plan.playbook.board import Board, Record
+from combee.plan.playbook.board import MAX_SENTENCE, Board, Record
 from combee.plan.playbook.conditions import CANARY, HELD_OUT, PINNED, PROMOTED, READY, Statement, merge
 from combee.plan.playbook.learn import NO_RUN, Learning
 from combee.plan.playbook.traffic import warnings
@@ -20,8 +20,6 @@ from combee.plan.playbook.types import Delivery
 from combee.plan.playbook.unasked import FOR_A_PERSON, let_through, unreached
 
 P = VersionPhase
-MAX_SENTENCE = 500
-"""The most bytes of a sentence."""
 
 
 def playbook_status(
@@ -56,6 +54,7 @@ def playbook_status(
         run_name=learned.latest or before.run_name,
         next_run_time=about.when(learned.next_time),
         history=tuple(board.history),
+        trail=board.trail,
         warnings=tuple(warned),
         shown=PlaybookShown(
             active=active.short if active else "",

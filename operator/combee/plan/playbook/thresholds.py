@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from combee.algo.canary import Rules
+from combee.algo.verdict import number
 from combee.api.canary import Canary
 from combee.api.common import yaml_name
 from combee.api.parts import Endpoint
@@ -31,6 +32,21 @@ def thresholds_of(spec: PlaybookSpec) -> Thresholds:
         figures |= {"evaluator": evaluator, "asked": _sources(spec, canary)}
     thresholds = Thresholds(**figures)
     return thresholds.model_copy(update={"digest": _digest(thresholds, spec)})
+
+
+def policy_of(spec: PlaybookSpec, thresholds: Thresholds) -> str:
+    """Return in words what lets a version become active: who promotes it, what heldOut and the canary must
+    show."""
+    least = "" if thresholds.min_score is None else f"minScore {number(thresholds.min_score)}, "
+    gate = f"heldOut {least}minGain {number(thresholds.min_gain)}, confidence {number(thresholds.confidence)}"
+    canary = "no canary"
+    if spec.canary is not None and spec.canary.waived is not None:
+        canary = f"canary waived: {spec.canary.waived}"
+    elif thresholds.mode:
+        bounds = f"epsilon {number(thresholds.epsilon)}, minSamples {thresholds.min_samples}"
+        spans = f"{thresholds.duration_seconds} s, at most {thresholds.deadline_seconds} s"
+        canary = f"canary {thresholds.mode}: {bounds}, {spans}"
+    return f"{spec.version.policy}; {gate}; {canary}"
 
 
 def unchanged(before: Thresholds, spec: PlaybookSpec) -> bool:

@@ -156,7 +156,7 @@ def begin(
         compared = f"compared with {against[:12] or 'no playbook'}, mode {mode}"
         compared += ", by the rubric that it was learned by" if by_rubric else ""
         message = f"{record.short} passed heldOut and is {compared}, until {comparison.until}"
-        board.events.append(Happened("Normal", "CanaryBegan", message, record.digest))
+        board.note("CanaryBegan", record.digest, message)
 
 
 def _restarted(board: Board, record: Record, why: str) -> None:

@@ -11,10 +11,11 @@ anew from what is there):
 1. ``status`` onto the Playbook: the record of what is active, and of what was refused.
 2. ``deliver``: the active content into the delivered ConfigMap; where it cannot be, the rest goes on.
 3. ``events``, only when 1 was written.
-4. ``versions`` onto the PlaybookVersions, those that differ from what was seen.
-5. ``runs``: wished for again until they are seen; then what is pruned.
+4. The pending lines of ``status.trail``, each into a ConfigMap; where they cannot be, the rest goes on.
+5. ``versions`` onto the PlaybookVersions, those that differ from what was seen.
+6. ``runs``: wished for again until they are seen; then what is pruned.
 
-Pairs that were handed in may be forgotten once 4 was written: the tally in the version's status holds
+Pairs that were handed in may be forgotten once 5 was written: the tally in the version's status holds
 them. Handed in again, they count once.
 """
 
@@ -34,6 +35,7 @@ from combee.plan.cluster.hardware import EngineGpus
 from combee.plan.gatescores import GateScores
 from combee.plan.playbook.readings import Reading
 from combee.plan.playbook.serving import Version
+from combee.plan.playbook.trail import FiledLine
 
 When = Callable[[float], str]
 """Writes seconds since 1970 as the API writes times; empty for 0."""
@@ -53,6 +55,8 @@ class About:
     """why the written spec cannot be followed; ``spec`` is then what is left of it (``salvaged``)."""
     allow_waived: bool = True
     """whether this installation lets a Playbook waive its canary."""
+    pinned_by: str = ""
+    """the program that last wrote the pin, and when; empty where that is not known."""
     discipline: Discipline = "Strict"
     """this installation's, for a template that names none."""
     nodes: EngineGpus = field(default_factory=EngineGpus)
@@ -82,6 +86,8 @@ class VersionSeen:
     """the scores on heldOut, example by example, where the ConfigMap has them."""
     findings: tuple[Finding, ...] | None = None
     """the result of ``content.findings``; None while the content was not looked at."""
+    decided_by: str = ""
+    """the program that last wrote ``spec.decision``, and when; empty where that is not known."""
 
     @property
     def digest(self) -> str:
@@ -123,6 +129,10 @@ class PlaybookSeen:
     """versions that this release cannot read, as far as the serving rule needs them."""
     blocked: str = ""
     """why delivery waits for a person, and what that person must do; empty when nothing is in the way."""
+    trail: tuple[FiledLine, ...] | None = None
+    """the lines of the history that are in ConfigMaps; None where they need not be known."""
+    filed: int = 0
+    """the number up to which the lines of the history are known to be in ConfigMaps."""
     data_marks: Mapping[str, str] = field(default_factory=dict)
     """place of the template's data -> its mark, where it could be read now (``datawatch``)."""
 

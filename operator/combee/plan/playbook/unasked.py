@@ -7,12 +7,10 @@ deadline, since nothing is compared meanwhile; a version made later takes its pl
 
 from __future__ import annotations
 
-from typing import Literal
-
 from combee.api.common import one_line
 from combee.api.playbook_status import Verdict
 from combee.plan.playbook.board import Board, Record
-from combee.plan.playbook.types import About, Happened
+from combee.plan.playbook.types import About
 
 NO_CANARY = Verdict(
     reason="NoCanary",
@@ -60,9 +58,8 @@ def without_traffic(board: Board, record: Record) -> Verdict:
     record.remember(comparison="")
     if before is None or before.reason != verdict.reason:
         reason = "CanaryPassed" if verdict.outcome == "Passed" else verdict.reason
-        kind: Literal["Normal", "Warning"] = "Warning" if reason == "WaiverNotAllowed" else "Normal"
         message = f"{record.short} passed heldOut: {verdict.message}"
-        board.events.append(Happened(kind, reason, message, record.digest))
+        board.note(reason, record.digest, message, warn=reason == "WaiverNotAllowed")
     return verdict
 
 

@@ -1,0 +1,20 @@
+"""Read the lines of a Playbook's history from their ConfigMaps."""
+
+from __future__ import annotations
+
+from combee import names
+from combee.clients.kubernetes.kube import Kube
+from combee.plan.playbook.trail import FiledLine
+
+
+async def filed_lines(kube: Kube, namespace: str, playbook: str) -> tuple[FiledLine, ...]:
+    """Return the lines that are in ConfigMaps, by their numbers. Raises ClusterError where they cannot be
+    listed."""
+    labels = f"{names.LABEL_HISTORY}={names.playbook_label(playbook)}"
+    lines = []
+    for one in await kube.list("ConfigMap", namespace, labels=labels):
+        prefix, _, number = str(one["metadata"]["name"]).rpartition("-")
+        # Labels of long names are cut, so that two Playbooks can have the same one.
+        if f"{prefix}-" == names.history_prefix(playbook) and number.isdecimal():
+            lines.append(FiledLine(int(number), str((one.get("data") or {}).get(names.LINE_KEY, ""))))
+    return tuple(sorted(lines, key=lambda line: line.number))

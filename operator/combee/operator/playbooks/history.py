@@ -1,0 +1,62 @@
+"""The lines of Playbooks' histories in ConfigMaps: reading them, and writing those that are pending."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from combee import names
+from combee.api.playbook_status import PlaybookStatus, Trail
+from combee.clients.kubernetes.kube import Kube
+from combee.errors import ClusterError
+from combee.objects.playbooks import history_config_map
+from combee.observe.history import filed_lines
+from combee.plan.playbook.trail import FiledLine, filed
+from combee.records import Owner
+
+
+@dataclass(slots=True)
+class History:
+    """Writes lines, and remembers how far each Playbook's are written."""
+
+    kube: Kube
+    _filed: dict[str, int] = field(default_factory=dict)
+    """uid of a Playbook -> the number of its last line that is known to be written."""
+    _moved: set[str] = field(default_factory=set)
+    """Playbooks at whose next number another line was found: the history goes on after it."""
+
+    def is_needed(self, owner: Owner, status: PlaybookStatus) -> bool:
+        """Return whether the lines must be read for the next decision: no status says where they end, or it
+        is wrong about it."""
+        return status.trail is None or owner.uid in self._moved
+
+    async def lines(self, owner: Owner) -> tuple[FiledLine, ...]:
+        """Return the lines that are written."""
+        lines = await filed_lines(self.kube, owner.namespace, owner.name)
+        self._moved.discard(owner.uid)
+        return lines
+
+    def filed(self, owner: Owner) -> int:
+        """Return the number up to which lines are known to be written; 0 where nothing is known."""
+        return self._filed.get(owner.uid, 0)
+
+    async def file(self, owner: Owner, trail: Trail | None) -> None:
+        """Write the pending lines that are not known to be written. One that is there already, since it was
+        written before a restart, stays as it is. Raises ClusterError where another one has its number."""
+        for line in map(filed, trail.pending if trail is not None else ()):
+            if line.number <= self.filed(owner):
+                continue
+            body = history_config_map(owner, line)
+            if await self.kube.create(body) is None:
+                name = body["metadata"]["name"]
+                existing = await self.kube.get("ConfigMap", owner.namespace, name)
+                if existing is not None and (existing.get("data") or {}).get(names.LINE_KEY) != line.text:
+                    self._moved.add(owner.uid)
+                    raise ClusterError(
+                        "another line of the history has this number; it goes on after it",
+                        where=f"ConfigMap {owner.namespace}/{name}",
+                        fix=f"See what is there: kubectl combee playbook history {owner.name} --verify",
+                        status=409,
+                    )
+                if existing is None:
+                    raise ClusterError("deleted just now", where=f"ConfigMap {name}", status=409)
+            self._filed[owner.uid] = line.number

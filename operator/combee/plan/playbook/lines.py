@@ -1,0 +1,163 @@
+"""The lines of a Playbook's history that follow from its objects: versions that were made, what people
+decided, pins, what is deleted; and the lines that are missing when a Playbook is applied again.
+
+What the gates decide is noted where they decide it. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from combee.api.playbook_status import HistoryLine, VersionPhase
+from combee.plan.playbook.board import Board, Record
+from combee.plan.playbook.conditions import CANARY, HELD_OUT, PROMOTED
+from combee.plan.playbook.trail import continued, lines_from
+
+P = VersionPhase
+_STANDING = {P.REFUSED: "Refused", P.INCONCLUSIVE: "Inconclusive", P.SUPERSEDED: "Superseded"}
+"""Phase -> the event that leads to it."""
+MADE = "Made"
+_MOVES = ("Promoted", "RolledBack", *_STANDING.values())
+"""Events after which a version stands where they say."""
+
+
+def begin_lines(board: Board) -> None:
+    """Continue the history where it ended, and note what happened to the objects since the last decision."""
+    if board.seen.trail is not None:
+        board.trail = continued(board.seen.trail, board.trail.pending)
+    if board.before.trail is None:
+        _recover(board)
+    for record in _oldest_first(board):
+        _look_at(board, record)
+    _look_at_pin(board)
+
+
+def end_lines(board: Board, pruned: Collection[str]) -> None:
+    """Note what is deleted, and let each version say which lines it has taken in. Lines leave the status when
+    they are in a ConfigMap and the version that they are about has taken them in.
+
+    ``pruned``: names of versions that are to be deleted, or whose content is.
+    """
+    for record in _oldest_first(board):
+        goes = record.seen.name in pruned
+        if goes and not record.memory.pruned:
+            kept = record.phase is P.REFUSED
+            what = f"the content of {record.short} is" if kept else f"{record.short} is"
+            made = f"made {record.seen.created}, {record.phase}"
+            board.record_line("Pruned", record.digest, f"{what} deleted ({made}): spec.version.historyLimit")
+        record.remember(pruned=goes)
+    taken_in = {digest: record.memory.noted for digest, record in board.records.items()}
+    pending = tuple(
+        line
+        for line in board.trail.pending
+        if line.number > board.seen.filed or line.number > taken_in.get(line.digest, line.number)
+    )
+    _take_in(board)
+    board.trail = board.trail.model_copy(update={"pending": pending})
+
+
+def _take_in(board: Board) -> None:
+    """Let each version remember the last line about it."""
+    for line in board.trail.pending:
+        if (about := board.get(line.digest)) is not None:
+            about.remember(noted=max(about.memory.noted, line.number))
+
+
+def _oldest_first(board: Board) -> list[Record]:
+    return list(board.latest_first())[::-1]
+
+
+def _look_at(board: Board, record: Record) -> None:
+    """Note that a version is new, and that somebody's decision about it changed."""
+    if not record.memory.noted:
+        event, message = MADE, _made(record)
+        before = board.unsettled.get(record.digest, [])
+        if all((line.event, line.message) != (event, message) for line in before):
+            # Lines of an object of the same digest that was deleted tell nothing of this one.
+            board.unsettled[record.digest] = []
+        board.record_line(event, record.digest, message)
+    decision, before_that = record.seen.spec.decision, record.memory.decision
+    if decision != before_that:
+        message = f"the decision about {record.short} is {decision} (was {before_that})"
+        board.record_line("Decided", record.digest, message, by="Decision")
+        record.remember(decision=decision)
+
+
+def _made(record: Record) -> str:
+    spec = record.seen.spec
+    run = f"by the run {spec.run_ref.name}" if spec.run_ref is not None else "by hand"
+    parent = (spec.parent_digest or "")[:12] or "an empty playbook"
+    return f"{record.short} was made {run} at {record.seen.created}, learned from {parent}"
+
+
+def _look_at_pin(board: Board) -> None:
+    pin, before = board.pinned, board.memory.pin
+    if pin == before:
+        return
+    event, digest = ("Pinned", pin) if pin else ("Unpinned", before)
+    message = f"spec.version.pinnedDigest is {pin[:12] or 'not given any more'} (was {before[:12] or 'none'})"
+    board.record_line(event, digest, message, by="Pin")
+    board.memory = replace(board.memory, pin=pin)
+
+
+def _recover(board: Board) -> None:
+    """Take over the history of a Playbook that is applied again, or that an earlier release wrote, and add
+    what only the statuses tell."""
+    lines = [line for one in board.seen.trail or () if (line := one.line) is not None]
+    known = {(line.time, line.event, line.digest) for line in lines}
+    shown = lines_from(board.history)
+    lacking = [line for line in shown if (line.time, line.event, line.digest) not in known]
+    for record in _oldest_first(board):
+        own = [line for line in (*lines, *lacking) if line.digest == record.digest]
+        record.remember(noted=max((line.number for line in own), default=0))
+        lacking += _untold(record, own)
+    for line in sorted(lacking, key=lambda line: line.time):
+        board.record_line(line.event, line.digest, line.message, by=line.by, time=line.time)
+    _take_in(board)
+    pins = [line for line in lines if line.event in ("Pinned", "Unpinned")]
+    last = pins[-1] if pins else None
+    board.memory = replace(board.memory, pin=last.digest if last and last.event == "Pinned" else "")
+
+
+def _untold(record: Record, own: list[HistoryLine]) -> Iterator[HistoryLine]:
+    """Yield the lines that a version's objects tell of and that are not among its ``own``."""
+    made = _made(record)
+    began = next((n for n, line in enumerate(own) if (line.event, line.message) == (MADE, made)), None)
+    if began is None:
+        yield HistoryLine(time=record.seen.created, event=MADE, digest=record.digest, message=made)
+    # What is numbered and before that is of an object of the same digest that was deleted.
+    own = [line for n, line in enumerate(own) if not line.number or (began is not None and n >= began)]
+    for line in _shown(record):
+        moved = next((one.event for one in reversed(own) if one.event in _MOVES), "")
+        if line.event in _STANDING.values():
+            is_known = line.event == moved
+        elif line.event == "Promoted":
+            is_known = line.time in {one.time for one in own}
+        else:
+            is_known = line.event in {one.event for one in own}
+        if not is_known:
+            yield line.model_copy(update={"message": f"{line.message} (found in its status)"})
+
+
+def _shown(record: Record) -> Iterator[HistoryLine]:
+    """Yield what a version's status says of what was decided about it."""
+    status, short = record.status, record.short
+    since = {one.type: one.last_transition_time for one in status.conditions}
+
+    def line(condition: str, event: str, message: str, by: str = "", time: str = "") -> HistoryLine:
+        when = time or since.get(condition) or record.seen.created
+        return HistoryLine(time=when, event=event, digest=record.digest, by=by, message=message)
+
+    gate, canary = status.held_out, status.canary
+    if gate is not None and gate.outcome == "Passed":
+        yield line(HELD_OUT, "HeldOutPassed", f"{short} passed heldOut: {gate.message}")
+    if canary is not None and canary.outcome in ("Passed", "Waived"):
+        yield line(CANARY, f"Canary{canary.outcome}", canary.message)
+    if status.promoted_time:
+        message, by = f"{short} became active, by {status.promoted_by}", status.promoted_by
+        yield line(PROMOTED, "Promoted", message, by, status.promoted_time)
+    overtaken = status.phase is P.SUPERSEDED and status.promoted_time
+    if status.phase in _STANDING and not overtaken:
+        message = f"{short} is {status.phase}: {status.message}"
+        yield line(PROMOTED, _STANDING[status.phase], message, status.refused_by)
