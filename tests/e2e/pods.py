@@ -62,6 +62,8 @@ class Cluster:
     """use -> the keys of its Secret."""
     variables: dict[str, str] = field(default_factory=dict)
     """of the image that its pods are made of."""
+    params: dict[str, object] = field(default_factory=dict)
+    """what the operator tells each step beside what decide does."""
     pods: list[Pod] = field(default_factory=list)
     summaries: dict[str, StepSummary] = field(default_factory=dict)
     plans: dict[int, IterationPlan] = field(default_factory=dict)
@@ -76,7 +78,7 @@ class Cluster:
 
     def start(self, step: Step, shard: int = 0, *, word: str = "step", **params: object) -> Pod:
         """A pod of a step: exactly the files and variables that the contract names."""
-        step = replace(step, params={"engineWaitSeconds": 60, **step.params, **params})
+        step = replace(step, params={"engineWaitSeconds": 60, **step.params, **self.params, **params})
         root = self.folder / f"pod{len(self.pods):03d}"
         self._lay_out(root, step)
         variables = {

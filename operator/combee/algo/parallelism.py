@@ -71,3 +71,13 @@ def shape_for(utilisation: float, widest: int, slots: int) -> ShapeName:
     if utilisation >= LEAST_UTILISATION:
         return "Candidate"
     return "Task" if widest < LEAST_UTILISATION * slots else "Hybrid"
+
+
+def share(total: int, parts: int, index: int) -> int:
+    """Return the share of part ``index`` of ``parts`` in ``total``. All shares add up to ``total``, but none
+    is below 1.
+
+    >>> [share(64, 3, index) for index in range(3)], [share(2, 3, index) for index in range(3)]
+    ([22, 21, 21], [1, 1, 1])
+    """
+    return max(1, total // parts + (index < total % parts))

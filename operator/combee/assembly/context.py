@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from combee.algo.parallelism import share
 from combee.api.run import RunSpec, Workers
 from combee.clients.model.adaptive import AdaptiveLimit
 from combee.clients.model.chat import ChatClient, ConnectionPool, Endpoint
@@ -40,26 +41,23 @@ def keep_libraries_quiet() -> None:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def share(total: int, parts: int, index: int) -> int:
-    """Return the share of part ``index`` of ``parts`` in ``total``. All shares add up to ``total``, but none
-    is below 1.
-
-    >>> [share(64, 3, index) for index in range(3)], [share(2, 3, index) for index in range(3)]
-    ([22, 21, 21], [1, 1, 1])
-    """
-    return max(1, total // parts + (index < total % parts))
-
-
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The part of the run's limits that belongs to this process: all of them, or a shard's part."""
+    """The part of the run's limits that belongs to this process: all of them, or a shard's part.
+    ``at_once``: the calls that the run may have in flight now, where it shares its engine with others."""
 
     parts: int = 1
     index: int = 0
+    at_once: int | None = None
 
     def of(self, total: int) -> int:
         """Return this process's part of ``total``."""
         return share(total, self.parts, self.index)
+
+    def concurrency(self, workers: Workers) -> int:
+        """Return this process's part of the calls in flight."""
+        whole = workers.concurrency
+        return self.of(whole if self.at_once is None else min(whole, self.at_once))
 
     def rate(self, total: int | None) -> int | None:
         """Return this process's part of a limit; None where there is no limit."""
@@ -68,7 +66,7 @@ class Share:
     def limits(self, workers: Workers) -> RunLimits:
         """Return this process's part of the run's concurrency, requests and tokens a minute."""
         return RunLimits(
-            self.of(workers.concurrency),
+            self.concurrency(workers),
             self.rate(workers.requests_per_minute),
             self.rate(workers.tokens_per_minute),
         )
@@ -110,7 +108,7 @@ def open_models(
             on_call=accounts.on_call,
             budget=accounts.budget,
             hedger=hedger,
-            adaptive=AdaptiveLimit(share.of(workers.concurrency)),
+            adaptive=AdaptiveLimit(share.concurrency(workers)),
         )
         if wait_seconds is not None:
             client.ready = gates.setdefault(endpoint, Gate(client.check, wait_seconds))
@@ -139,7 +137,7 @@ def work_context(
         task=task or task_of(spec.task),
         method=method_of(spec),
         data=data,
-        concurrency=share.of(spec.workers.concurrency),
+        concurrency=share.concurrency(spec.workers),
         slots=spec.workers.concurrency,
         clock=time.monotonic,
         progress=accounts.progress,

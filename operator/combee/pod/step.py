@@ -213,7 +213,7 @@ class _Worker:
     @asynccontextmanager
     async def _context(self, store: Store) -> AsyncIterator[tuple[WorkContext, BudgetGuard]]:
         pod, data = self.pod, PodData(self.pod)
-        part = Share(max(1, pod.step.shards), pod.shard)
+        part = part_of(pod)
         guard = BudgetGuard.of(pod.spec, lambda: 0.0)
         waits = float(pod.step.params.get("engineWaitSeconds") or READY_SECONDS)
         prefix = run_prefix(pod.name, pod.uid)
@@ -299,6 +299,12 @@ def _endpoints(pod: Pod) -> dict[str, Endpoint]:
 
     roles = KINDS[pod.step.kind].roles
     return role_endpoints(pod.spec, engine_url=engine_url, key_of=key_of, balanced=True, only=roles)
+
+
+def part_of(pod: Pod) -> Share:
+    """Return this pod's part of the run's limits. The operator says how many calls the run may have in flight
+    where it shares its engine; an earlier operator said nothing."""
+    return Share(max(1, pod.step.shards), pod.shard, pod.step.params.get("concurrency"))
 
 
 def desk(pod: Pod, share: Share) -> Place | None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.algo.parallelism import LEAST_UTILISATION, Load, shape_for
+from combee.algo.parallelism import LEAST_UTILISATION, Load, shape_for, share
 from combee.algo.schedule import list_schedule
 
 CHAIN = st.lists(st.floats(0.1, 9), min_size=1, max_size=4)
@@ -70,3 +70,10 @@ def test_hybrid_begins_under_half_and_a_task_that_cannot_reach_half_is_one_of_se
 
 def test_nothing_measured_is_no_figure() -> None:
     assert (Load().in_flight, Load().ceiling, Load().utilisation(8)) == (0.0, 0.0, 0.0)
+
+
+@given(total=st.integers(1, 10_000), parts=st.integers(1, 200))
+def test_shares_sum_to_the_whole_and_none_is_nothing(total: int, parts: int) -> None:
+    shares = [share(total, parts, index) for index in range(parts)]
+    assert min(shares) >= 1 and max(shares) - min(shares) <= 1
+    assert sum(shares) == max(total, parts)

@@ -12,27 +12,21 @@ from hypothesis import strategies as st
 
 from combee.algo.budget import Limits, Spend
 from combee.api.load import parse_run
-from combee.assembly.context import share
+from combee.api.run import Workers
 from combee.assembly.splits import refuse_moved
 from combee.clients.store.store import Store
 from combee.errors import BugError, DataError, HeldOutMovedError
 from combee.plan.types import RoleUsage, Step, StepSummary
 from combee.pod.budget import shared_limits, spent_before
-from combee.pod.environment import open_store, read_pod
+from combee.pod.environment import Pod, open_store, read_pod
 from combee.pod.inputs import read_inputs, wanted
 from combee.pod.log import PodLog
+from combee.pod.step import part_of
 from combee.settings import WorkerSettings
 from combee.tasks.dataset import Dataset
 from combee.work.context import write_receipt
 
 whole = st.integers(0, 10_000)
-
-
-@given(total=st.integers(1, 10_000), parts=st.integers(1, 200))
-def test_shares_sum_to_the_whole_and_none_is_nothing(total: int, parts: int) -> None:
-    shares = [share(total, parts, index) for index in range(parts)]
-    assert min(shares) >= 1 and max(shares) - min(shares) <= 1
-    assert sum(shares) == max(total, parts)
 
 
 @given(limit=whole, spent=whole, parts=st.integers(1, 50))
@@ -222,3 +216,19 @@ def test_a_log_line_is_one_json_object(capsys: pytest.CaptureFixture[str]) -> No
         "modelRole": "task",
         "message": "two lines",
     }
+
+
+def test_a_pod_has_its_part_of_what_the_run_may_have_in_flight_beside_other_runs() -> None:
+    run = SimpleNamespace()
+    workers = Workers(concurrency=64)
+
+    def in_flight(shard: int, **params: object) -> int:
+        step = Step("run-u-i000-map-a0", "map", 0, 7, shards=3, params=params)
+        part = part_of(Pod(run, run, step, shard, None, {}))  # type: ignore[arg-type]
+        assert part.limits(workers).concurrency == part.concurrency(workers)
+        return part.concurrency(workers)
+
+    assert [in_flight(shard) for shard in range(3)] == [22, 21, 21]
+    assert [in_flight(shard, concurrency=16) for shard in range(3)] == [6, 5, 5]
+    assert [in_flight(shard, concurrency=1) for shard in range(3)] == [1, 1, 1]
+    assert in_flight(0, concurrency=500) == 22, "never more than the run's own"
