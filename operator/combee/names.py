@@ -46,6 +46,8 @@ LABEL_STEP = f"{API_GROUP}/step"
 LABEL_ITERATION = f"{API_GROUP}/iteration"
 LABEL_ATTEMPT = f"{API_GROUP}/attempt"
 LABEL_ENGINE = f"{API_GROUP}/engine"
+LABEL_SHARED = f"{API_GROUP}/shared-engine"
+"""on an engine that runs share: the digest of what they all declare."""
 LABEL_DESK = f"{API_GROUP}/desk"
 """on the pods of steps that give rollouts to pods of the user's image."""
 ROLLOUT = "rollout"
@@ -107,6 +109,11 @@ def engine_name(run: str, uid: str, index: int, engine: str) -> str:
     A Service's name begins with a letter, which a run's need not: ``7b`` -> ``r7b-3fa9c1d2-e0-main``.
     """
     return f"{_lettered(run)}-{uid[:8]}-e{index}-{engine[:16]}".rstrip("-.")
+
+
+def shared_engine_name(digest: str, engine: str) -> str:
+    """Name the Deployment and Service of an engine that runs share: ``shared-1b2c3d4e5f60-main``."""
+    return f"shared-{digest[:12]}-{engine[:16]}".rstrip("-.")
 
 
 def prefetch_name(run: str, uid: str, index: int) -> str:

@@ -235,6 +235,7 @@ RULES: tuple[Rule, ...] = (
         ".model",
     ),
     _own_pods("template"),
+    _own_pods("shared"),
     _own_pods("idleTimeoutSeconds"),
     *cel_baseline.RULES,
     Rule(

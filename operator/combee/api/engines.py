@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from combee.api.common import Int, Label, Line, Model, ObjectName, Str, refuse
+from combee.api.common import Bool, Int, Label, Line, Model, ObjectName, Str, refuse
 from combee.api.parts import Hardware, PodTemplate
 from combee.api.texts import FlowId
 from combee.api.weights import ModelCache, WeightsSource
@@ -128,6 +128,11 @@ class Engine(Model):
         "up, its replicas and GPUs, which the labels of nodes may name; of one that is there already, nobody "
         "said.",
     )
+    shared: Bool | None = Field(
+        default=None,
+        description="Whether runs of the namespace with the same entry (name, vllm, template) use the same "
+        "servers, side by side (vllm). Absent: the run has servers of its own.",
+    )
     template: PodTemplate = Field(
         default_factory=PodTemplate, description="Allow-listed overrides of the server's pods (vllm)."
     )
@@ -142,6 +147,7 @@ class Engine(Model):
     def _pods_are_our_own(self) -> Self:
         for name, value, default in (
             ("template", self.template, PodTemplate()),
+            ("shared", self.shared, None),
             ("idleTimeoutSeconds", self.idle_timeout_seconds, IDLE_TIMEOUT_SECONDS),
         ):
             if self.ref is not None and value != default:

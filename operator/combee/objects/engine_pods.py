@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from combee import names
 from combee.api.engines import Engine
 from combee.errors import BugError
-from combee.objects.addresses import PORT
+from combee.objects.addresses import PORT, Answers
 from combee.objects.overrides import customised, resources_of, user_env
 from combee.objects.pods import SCRATCH, container, plain, pod_spec, scratch
-from combee.objects.probes import Answers, probes
+from combee.objects.probes import probes
 from combee.objects.types import Object, Settings
 
 CACHE = "/models"

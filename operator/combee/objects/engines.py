@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from combee import names
 from combee.api.engines import Engine
 from combee.api.run import PromptLearningRun
 from combee.errors import ManifestError
-from combee.objects.addresses import PORT
+from combee.objects.addresses import PORT, answers_of, engine_name, shared_digest
 from combee.objects.allowed import check_templates
 from combee.objects.engine_pods import copy_pod, fetches, prefetch_pod, server_pod
-from combee.objects.meta import labels, metadata
+from combee.objects.meta import deployment_reference, labels, labels_of, metadata, owner_reference
 from combee.objects.overrides import pod_labels_and_annotations
-from combee.objects.probes import STARTUP_SECONDS, Answers
+from combee.objects.probes import STARTUP_SECONDS
 from combee.objects.types import Object, Settings
 from combee.records import Owner
 
@@ -24,13 +24,13 @@ RETRIES = 6
 def engine_objects(
     run: PromptLearningRun, owner: Owner, index: int, settings: Settings, *, replicas: int | None = None
 ) -> tuple[Object, Object]:
-    """Return an engine's Service and Deployment, in the order to make them in. ``index``: its place in the
-    spec; ``replicas``: as many as the manifest says where it is None.
+    """Return the Service and Deployment of an engine of the run's own, in the order to make them in.
+    ``index``: its place in the spec; ``replicas``: as many as the manifest says where it is None.
 
     Where ``prefetch_job`` gives a Job, it must be complete first: the servers start offline.
     """
     return (
-        engine_service(run, owner, index),
+        engine_service(run, owner, index, settings),
         engine_deployment(run, owner, index, settings, replicas=replicas),
     )
 
@@ -44,38 +44,47 @@ def engine_deployment(
     be had twice. Raises ManifestError as ``engine_image`` and ``overrides`` do.
     """
     engine = run.spec.engines[index]
-    own = {names.LABEL_ENGINE: engine.name}
-    pods = labels(owner, COMPONENT, own)
+    pods = _labels(run, owner, engine, settings)
     spec: Object = {
         "replicas": engine.server.replicas if replicas is None else replicas,
         "revisionHistoryLimit": 1,
         # The Deployment's clock must not call an engine failed while its startup probe still gives it time.
         "progressDeadlineSeconds": STARTUP_SECONDS + 600,
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
-        "selector": {"matchLabels": _selector(owner, engine)},
+        "selector": {"matchLabels": _selector(pods)},
         "template": {
             "metadata": pod_labels_and_annotations(pods, engine.template, _path(index), settings),
             "spec": server_pod(
-                engine, engine_image(engine, settings, index), settings, _answers(run, engine)
+                engine, engine_image(engine, settings, index), settings, answers_of(run.spec, engine)
             ),
         },
     }
-    meta = metadata(owner, _name(owner, index, engine), COMPONENT, own)
+    meta = {
+        "name": engine_name(run.spec, owner, index, settings),
+        "namespace": owner.namespace,
+        "labels": pods,
+        "ownerReferences": [owner_reference(owner, controller=not engine.shared)],
+    }
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec}
 
 
-def engine_service(run: PromptLearningRun, owner: Owner, index: int) -> Object:
+def engine_service(
+    run: PromptLearningRun, owner: Owner, index: int, settings: Settings, deployment_uid: str = ""
+) -> Object:
     """Return the headless Service of an engine: its name resolves to every server that is ready, and the
-    client balances (kube-proxy would pin a kept-alive connection to one of them)."""
+    client balances (kube-proxy would pin a kept-alive connection to one of them). ``deployment_uid``: of a
+    shared engine's Deployment, with which its Service goes."""
     engine = run.spec.engines[index]
+    all_labels, name = _labels(run, owner, engine, settings), engine_name(run.spec, owner, index, settings)
     spec: Object = {
         "type": "ClusterIP",
         "clusterIP": "None",
         "publishNotReadyAddresses": False,
-        "selector": _selector(owner, engine),
+        "selector": _selector(all_labels),
         "ports": [{"name": "http", "port": PORT, "targetPort": "http", "protocol": "TCP"}],
     }
-    meta = metadata(owner, _name(owner, index, engine), COMPONENT, {names.LABEL_ENGINE: engine.name})
+    maker = deployment_reference(name, deployment_uid) if engine.shared else owner_reference(owner)
+    meta = {"name": name, "namespace": owner.namespace, "labels": all_labels, "ownerReferences": [maker]}
     return {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}
 
 
@@ -163,32 +172,24 @@ def check_model_cache(engine: Engine, access_modes: Collection[str], index: int 
         )
 
 
-def _answers(run: PromptLearningRun, engine: Engine) -> Answers:
-    """Return what an engine is for: embeddings where it serves only the embedder, else chat."""
-    roles = {
-        role
-        for role, model in run.spec.roles().items()
-        if model.engine_ref is not None and model.engine_ref.name == engine.name
-    }
-    return "embeddings" if roles == {"embedder"} else "chat"
-
-
 def _under(image: str, prefix: str) -> bool:
     if not prefix or not image.startswith(prefix):
         return False
     return prefix[-1] in "/:@" or image[len(prefix) : len(prefix) + 1] in ("", "/", ":", "@")
 
 
-def _name(owner: Owner, index: int, engine: Engine) -> str:
-    return names.engine_name(owner.name, owner.uid, index, engine.name)
+def _labels(run: PromptLearningRun, owner: Owner, engine: Engine, settings: Settings) -> dict[str, str]:
+    """Return the labels of an engine's objects: those of its run, or of no run where several share it."""
+    own = {names.LABEL_ENGINE: engine.name}
+    if not engine.shared:
+        return labels(owner, COMPONENT, own)
+    return {**labels_of(COMPONENT), **own, names.LABEL_SHARED: shared_digest(run.spec, engine, settings)}
 
 
-def _selector(owner: Owner, engine: Engine) -> dict[str, str]:
-    return {
-        names.LABEL_RUN_UID: owner.uid,
-        names.LABEL_COMPONENT: COMPONENT,
-        names.LABEL_ENGINE: engine.name,
-    }
+def _selector(all_labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels by which an engine's pods are found."""
+    whose = (names.LABEL_SHARED, names.LABEL_RUN_UID, names.LABEL_COMPONENT, names.LABEL_ENGINE)
+    return {label: all_labels[label] for label in whose if label in all_labels}
 
 
 def _path(index: int) -> str:

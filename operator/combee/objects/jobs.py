@@ -106,7 +106,7 @@ def _pod_template(
         CONTAINER,
         image=settings.worker_image if kind.own_account else worker_image(run, settings),
         command=["combee-worker", kind.command],
-        env=[*user_env(template), *_env(run, owner, step, services)],
+        env=[*user_env(template), *_env(run, owner, step, services, settings)],
         mounts=mounted.mounts,
         resources=resources_of(template, settings.worker_resources),
         settings=settings,
@@ -129,8 +129,11 @@ def _pod_template(
     }
 
 
-def _env(run: PromptLearningRun, owner: Owner, step: Step, services: Mapping[str, str]) -> list[Object]:
-    made = step_env(run, step, engine_urls(run.spec, owner, KINDS[step.kind].roles, services))
+def _env(
+    run: PromptLearningRun, owner: Owner, step: Step, services: Mapping[str, str], settings: Settings
+) -> list[Object]:
+    urls = engine_urls(run.spec, owner, KINDS[step.kind].roles, services, settings)
+    made = step_env(run, step, urls)
     if has_desk(run, step.kind):
         made.append({"name": "COMBEE_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
     return made

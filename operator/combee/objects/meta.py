@@ -33,14 +33,20 @@ def metadata(owner: Owner, name: str, component: str, more: Mapping[str, str] | 
     }
 
 
-def owner_reference(owner: Owner) -> Object:
-    """Return the run as the controller of its children. It does not block the run's deletion: that needs a
-    right on finalizers, and nobody waits for it."""
+def owner_reference(owner: Owner, *, controller: bool = True) -> Object:
+    """Return the run as the controller of its children, or as one of several owners. It does not block the
+    run's deletion: that needs a right on finalizers, and nobody waits for it."""
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.RUN_KIND,
         "name": owner.name,
         "uid": owner.uid,
-        "controller": True,
+        "controller": controller,
         "blockOwnerDeletion": False,
     }
+
+
+def deployment_reference(name: str, uid: str) -> Object:
+    """Return a Deployment as the controller of what goes with it."""
+    maker = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name, "uid": uid}
+    return {**maker, "controller": True, "blockOwnerDeletion": False}

@@ -9,9 +9,7 @@ liveness takes minutes to be convinced.
 
 from __future__ import annotations
 
-from typing import Literal
-
-from combee.objects.addresses import PORT
+from combee.objects.addresses import PORT, Answers
 from combee.objects.types import Object
 
 STARTUP_SECONDS = 3600
@@ -22,8 +20,6 @@ _SPARE_SECONDS = 15
 """Time for a busy node to start and end the program: one that the kubelet ends cannot say why it failed."""
 _PERIOD = 2
 
-Answers = Literal["chat", "embeddings"]
-"""What a server is for."""
 _PATHS: dict[Answers, tuple[str, str]] = {
     "chat": ("/v1/chat/completions", "choices"),
     "embeddings": ("/v1/embeddings", "data"),

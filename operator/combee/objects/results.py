@@ -54,7 +54,10 @@ def report_pod(
         CONTAINER,
         image=settings.worker_image,
         command=["combee-worker", "report"],
-        env=[*user_env(template), *step_env(run, step, engine_urls(run.spec, owner, ROLES, services))],
+        env=[
+            *user_env(template),
+            *step_env(run, step, engine_urls(run.spec, owner, ROLES, services, settings)),
+        ],
         mounts=made.mounts,
         resources=resources_of(template, settings.worker_resources),
         settings=settings,

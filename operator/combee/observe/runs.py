@@ -9,6 +9,8 @@ from typing import Any
 
 from combee import names
 from combee.clients.kubernetes.kube import Kube, Object
+from combee.objects.addresses import engine_name
+from combee.objects.types import Settings
 from combee.observe.complaints import Complaints
 from combee.observe.services import see_services
 from combee.plan.cluster.decide import Run
@@ -44,12 +46,15 @@ class Observer:
     _summaries: dict[str, StepSummary] = field(default_factory=dict)
     """uid of a finished Job -> what its pod left."""
 
-    async def see(self, run: Run, owner: Owner, memory: Memory, *, suspend: bool, now: float) -> Seen:
-        """One tick's facts; about five requests, and one more for each pod that is in trouble."""
+    async def see(
+        self, run: Run, owner: Owner, memory: Memory, settings: Settings, *, suspend: bool, now: float
+    ) -> Seen:
+        """One tick's facts; about five requests, two more for each shared engine, and one for each pod that
+        is in trouble. ``settings``: those that the run's objects are made by."""
         selector = f"{names.LABEL_RUN_UID}={owner.uid}"
         jobs, engines, services, plan = await asyncio.gather(
             self.kube.list("Job", owner.namespace, labels=selector),
-            self._engines(run, owner, selector, now),
+            self._engines(run, owner, selector, settings, now),
             self._services(run, owner, wanted=not (suspend or memory.ended)),
             self.plan(owner, memory.run.iteration),
         )
@@ -141,12 +146,27 @@ class Observer:
         subject = setting_up if pods else made_by
         return diagnose(pods, await self.complaints.about(subject) if subject else [])
 
-    async def _engines(self, run: Run, owner: Owner, selector: str, now: float) -> dict[str, EngineSeen]:
-        if all(engine.vllm is None for engine in run.spec.engines):
-            return {}
-        deployments = await self.kube.list("Deployment", owner.namespace, labels=selector)
+    async def _engines(
+        self, run: Run, owner: Owner, selector: str, settings: Settings, now: float
+    ) -> dict[str, EngineSeen]:
+        own = [engine for engine in run.spec.engines if engine.vllm is not None and not engine.shared]
+        deployments = await self.kube.list("Deployment", owner.namespace, labels=selector) if own else []
         seen = [await self._engine(deployment, now) for deployment in deployments]
+        for index, engine in enumerate(run.spec.engines):
+            if engine.shared:
+                name = engine_name(run.spec, owner, index, settings)
+                seen += await self._shared(name, owner, now)
         return {engine.name: engine for engine in seen}
+
+    async def _shared(self, name: str, owner: Owner, now: float) -> list[EngineSeen]:
+        """A shared engine; nothing while it is not there for this run. Without its Service nobody asks it."""
+        deployment = await self.kube.get("Deployment", owner.namespace, name)
+        if deployment is None or not owned(deployment, owner):
+            return []
+        users, place = users_of(deployment, owner)
+        engine = replace(await self._engine(deployment, now), users=users, place=place)
+        service = await self.kube.get("Service", owner.namespace, name)
+        return [engine if goes_with(service, deployment) else replace(engine, ready=0, reachable=False)]
 
     async def _services(self, run: Run, owner: Owner, *, wanted: bool) -> dict[str, ServiceSeen]:
         return await see_services(self.kube, run.spec, owner.namespace) if wanted else {}
@@ -181,6 +201,21 @@ def result_of(pods: Iterable[Object]) -> StepSummary | None:
 def owned(child: Object, owner: Owner) -> bool:
     """Whether ``child`` was made for this very run, not for an earlier one of its name."""
     return any(ref.get("uid") == owner.uid for ref in child["metadata"].get("ownerReferences", ()))
+
+
+def goes_with(service: Object | None, deployment: Object) -> bool:
+    """Whether a shared engine's Service is that of this Deployment, and not of an earlier one."""
+    uid = deployment["metadata"]["uid"]
+    return service is not None and any(
+        one.get("uid") == uid for one in service["metadata"].get("ownerReferences", ())
+    )
+
+
+def users_of(deployment: Object, owner: Owner) -> tuple[int, int]:
+    """How many runs use a shared engine now, and this one's place among them."""
+    owners = deployment["metadata"].get("ownerReferences", ())
+    uids = sorted({one["uid"] for one in owners if one.get("kind") == names.RUN_KIND})
+    return len(uids), uids.index(owner.uid)
 
 
 def age(raw: Object, now: float) -> float:

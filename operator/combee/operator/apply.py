@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from combee import names
@@ -11,12 +12,20 @@ from combee.api.run import PromptLearningRun
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
 from combee.objects.accounts import account_objects, isolation
-from combee.objects.engines import check_model_cache, engine_objects, prefetch_job
+from combee.objects.addresses import engine_name
+from combee.objects.engines import (
+    check_model_cache,
+    engine_deployment,
+    engine_objects,
+    engine_service,
+    prefetch_job,
+)
 from combee.objects.jobs import step_job
 from combee.objects.plans import plan_config, run_config
 from combee.objects.rollouts import rollout_job, rollout_service
 from combee.objects.types import Settings
 from combee.observe.runs import owned
+from combee.operator.sharing import ChangedError, SharedEngine, join, leave
 from combee.plan.cluster.decide import ClusterPlan, JobWish
 from combee.plan.cluster.diagnose import still_at_work
 from combee.plan.cluster.engines import EngineWish
@@ -28,12 +37,6 @@ from combee.times import rfc3339
 
 KEEP_FINISHED_SECONDS = 900
 """How long a finished Job and its pods stay, for people who want to read their logs."""
-
-
-class BeingDeletedError(ClusterError):
-    """An earlier object of the same name is still being deleted: try again in a moment."""
-
-    code = "BeingDeleted"
 
 
 @dataclass(slots=True)
@@ -97,7 +100,7 @@ class Executor:
         )
 
     async def _refuse_beside_another(self, wish: JobWish, owner: Owner, seen: Seen) -> None:
-        """Raise BeingDeletedError while a pod of an earlier Job of the step may be at work."""
+        """Raise ChangedError while a pod of an earlier Job of the step may be at work."""
         wanted_labels = {
             names.LABEL_RUN_UID: owner.uid,
             names.LABEL_STEP: wish.step.kind,
@@ -107,7 +110,7 @@ class Executor:
         pods = await self.kube.list("Pod", owner.namespace, labels=labels)
         now = rfc3339(seen.now)
         if pod_name := still_at_work(pods, now):
-            raise BeingDeletedError(
+            raise ChangedError(
                 "a pod of an earlier Job is still at work", where=f"Pod {pod_name}", status=409
             )
 
@@ -143,8 +146,14 @@ class Executor:
     ) -> None:
         engine_seen = seen.engines.get(name)
         index = next(k for k, engine in enumerate(run.spec.engines) if engine.name == name)
-        object_name = names.engine_name(owner.name, owner.uid, index, name)
-        if wish.remove:
+        object_name = engine_name(run.spec, owner, index, settings)
+        shared = run.spec.engines[index].shared
+        if shared and not wish.replicas:
+            if engine_seen is not None:
+                await leave(self.kube, object_name, owner)
+        elif shared and (engine_seen is None or not engine_seen.reachable):
+            await self._join(run, owner, index, settings)
+        elif wish.remove:
             await self.kube.delete("Deployment", owner.namespace, object_name)
             await self.kube.delete("Service", owner.namespace, object_name)
         elif engine_seen is None and wish.replicas:
@@ -159,6 +168,15 @@ class Executor:
                 {"spec": {"replicas": wish.replicas}},
                 part="scale",
             )
+
+    async def _join(self, run: PromptLearningRun, owner: Owner, index: int, settings: Settings) -> None:
+        engine = SharedEngine(
+            engine_deployment(run, owner, index, settings),
+            partial(engine_service, run, owner, index, settings),
+        )
+        weights = partial(self._weights_are_there, run, owner, index, settings)
+        for kind in await join(self.kube, engine, owner, weights):
+            self.made(kind)
 
     async def _weights_are_there(
         self, run: PromptLearningRun, owner: Owner, index: int, settings: Settings
@@ -188,7 +206,7 @@ class Executor:
         kind, name = body["kind"], body["metadata"]["name"]
         existing: dict[str, Any] | None = await self.kube.get(kind, owner.namespace, name)
         if existing is None or "deletionTimestamp" in existing["metadata"]:
-            raise BeingDeletedError("an earlier one is being deleted", where=f"{kind} {name}", status=409)
+            raise ChangedError("an earlier one is being deleted", where=f"{kind} {name}", status=409)
         if not owned(existing, owner):
             raise ClusterError(
                 "an object of this name is there that was not made for this run",

@@ -18,7 +18,8 @@ from combee.objects.engines import check_run
 from combee.objects.types import Settings
 from combee.observe.nodes import Nodes
 from combee.observe.runs import Observer
-from combee.operator.apply import BeingDeletedError, Executor
+from combee.operator.apply import Executor
+from combee.operator.sharing import ChangedError
 from combee.operator.statuspatch import status_patch
 from combee.operator.tell import Teller
 from combee.operator.versions import Versions, with_models, with_start
@@ -111,7 +112,9 @@ class Ticker:
         run = with_start(run, memory)
         about_run = Run(Identity(owner.name, owner.uid[:8]), run.spec)
         settings, memory = self._pinned(memory)
-        seen = await self.observer.see(about_run, owner, memory, suspend=run.spec.suspend, now=self.clock())
+        seen = await self.observer.see(
+            about_run, owner, memory, settings, suspend=run.spec.suspend, now=self.clock()
+        )
         seen = replace(seen, looks=looks)
         try:
             plan, seen = await self._decide(about_run, owner, memory, seen)
@@ -119,7 +122,7 @@ class Ticker:
             await self.executor.follow(plan, run, owner, settings, seen)
             if plan.memory.published and not before.published and run.spec.playbook_ref is not None:
                 await self.versions.announce(run, owner, plan.memory)
-        except BeingDeletedError:
+        except ChangedError:
             return SOON_SECONDS
         except ManifestError as error:
             return await self._refuse(raw, before, _refusal(error))

@@ -20,7 +20,9 @@ from combee.names import (
     LABEL_PLAYBOOK,
     LABEL_RUN,
     MANAGED_BY,
+    RUN_KIND,
 )
+from combee.objects.engines import COMPONENT as ENGINE
 from combee.objects.sweep import COMPONENT as SWEEP
 from combee.operator.tick import Key
 
@@ -49,7 +51,7 @@ def settings() -> kopf.OperatorSettings:
     selector = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
     # The Jobs of runs, those that judge canaries, and those that sweep.
     chosen.watching.label_selectors["batch", "v1", "jobs"] = selector
-    chosen.watching.label_selectors["apps", "v1", "deployments"] = f"{selector},{LABEL_RUN}"
+    chosen.watching.label_selectors["apps", "v1", "deployments"] = f"{selector},{LABEL_COMPONENT}={ENGINE}"
     return chosen
 
 
@@ -88,8 +90,10 @@ def registry(
             wake_gateway(namespace or "")
 
     @kopf.on.event("apps", "v1", "deployments", registry=handlers)
-    def engine_changed(namespace: str | None, labels: Any, **_: Any) -> None:
-        _wake_owner(wake, namespace, labels)
+    def engine_changed(namespace: str | None, meta: Any, **_: Any) -> None:
+        for owner in meta.get("ownerReferences", ()):
+            if owner["kind"] == RUN_KIND:
+                wake((namespace or "", owner["name"]))
 
     return handlers
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from combee.algo.seeds import digest_of
+from combee.api.engines import Engine
 from combee.api.run import RunSpec
 
 _SHOWN = 12
@@ -36,13 +37,16 @@ def hardware_slots(spec: RunSpec) -> tuple[int, str]:
     slots, why = spec.workers.concurrency, "workers.concurrency"
     ref = spec.models.task.engine_ref
     for engine in spec.engines:
-        vllm = engine.vllm
-        stated = _max_num_seqs(vllm.args) if vllm is not None else None
-        if ref is not None and engine.name == ref.name and vllm is not None and stated is not None:
-            served = stated * vllm.replicas
-            if served < slots:
-                slots, why = served, f"--max-num-seqs of engine {engine.name}"
+        served = served_at_once(engine)
+        if ref is not None and engine.name == ref.name and served is not None and served < slots:
+            slots, why = served, f"--max-num-seqs of engine {engine.name}"
     return slots, why
+
+
+def served_at_once(engine: Engine) -> int | None:
+    """Return how many calls an engine of the run's own works on at once; None where no flag states it."""
+    stated = _max_num_seqs(engine.vllm.args) if engine.vllm is not None else None
+    return None if engine.vllm is None or stated is None else stated * engine.vllm.replicas
 
 
 def _max_num_seqs(args: tuple[str, ...]) -> int | None:

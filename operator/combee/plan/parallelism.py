@@ -12,16 +12,13 @@ from dataclasses import dataclass
 from combee.algo.parallelism import LEAST_UTILISATION, SHAPES, Load, ShapeName, shape_for
 from combee.api.run import RunSpec
 from combee.plan.batching import measured, next_batch
+from combee.plan.cluster.engines import own_engines_in_use
 from combee.plan.engine import hardware_slots
 from combee.plan.expected import expected_load
 from combee.plan.observed import own_seconds
 from combee.plan.state import RunState
 
 _LEAST = f"{100 * LEAST_UTILISATION:.0f} %"
-_ADVICE = (
-    "run similar tasks beside it on the same servers, each with a heldOut of its own, or give this one fewer "
-    "slots"
-)
 _ALWAYS = (
     "another hardware class, server load, prefix cache, row length or split",
     "one after the other each call would be faster than beside others, as it was timed",
@@ -79,7 +76,7 @@ def parallelism_of(spec: RunSpec, state: RunState) -> Parallelism | None:
     return Parallelism(
         shape,
         _reason(shape, facts),
-        "" if shape == "Candidate" else _ADVICE,
+        "" if shape == "Candidate" else _advice(spec),
         iterations,
         slots,
         round(load.utilisation(slots), 4),
@@ -89,6 +86,19 @@ def parallelism_of(spec: RunSpec, state: RunState) -> Parallelism | None:
         {other: _against(other, shape, facts) for other in SHAPES if other != shape},
         (*limits, by_number, *_ALWAYS),
     )
+
+
+def _advice(spec: RunSpec) -> str:
+    """Return how other runs get to the idle slots."""
+    used = own_engines_in_use(spec)
+    unshared = [engine.name for engine in spec.engines if engine.name in used and not engine.shared]
+    fewer = "or give this one fewer slots"
+    if not used:
+        return f"run similar tasks beside it at the same address, each with a heldOut of its own, {fewer}"
+    beside = "start runs of similar tasks with the same entry, each with a heldOut of its own"
+    if not unshared:
+        return f"{beside}, {fewer}"
+    return f"write shared: true under engines[{', '.join(unshared)}] and {beside}, {fewer}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 import sample_plan
 from combee.api.run import PromptLearningRun
 from combee.names import step_name
-from combee.objects.engines import engine_objects, prefetch_job
+from combee.objects.engines import engine_objects, engine_service, prefetch_job
 from combee.objects.jobs import step_job
 from combee.objects.plans import plan_config, run_config
 from combee.objects.rollouts import rollout_job, rollout_service
@@ -43,6 +43,9 @@ PLAIN: dict[str, Any] = {
     },
     "seed": 7,
 }
+
+SHARED: dict[str, Any] = {**PLAIN, "engines": [{**PLAIN["engines"][0], "shared": True}]}
+"""The same with an engine that other runs may use, too."""
 
 TEMPLATE: dict[str, Any] = {
     "metadata": {"labels": {"team": "a"}, "annotations": {"prometheus.io/scrape": "true", "note": "mine"}},
@@ -225,6 +228,8 @@ def objects_of(
         yield "rollout-job", rollout_job(run, owner, 0, "10.96.7.7", settings)
     for index, engine in enumerate(run.spec.engines):
         service, deployment = engine_objects(run, owner, index, settings)
+        if engine.shared:
+            service = engine_service(run, owner, index, settings, "0b1c2d3e-deployment")
         yield f"engine-{engine.name}-service", service
         yield f"engine-{engine.name}-deployment", deployment
         if (fetch := prefetch_job(run, owner, index, settings)) is not None:

@@ -7,18 +7,26 @@ from typing import Any
 
 import pytest
 import yaml
-from manifests_makers import CONTAINER, FULL, PLAIN, objects_of, run_of
+from manifests_makers import CONTAINER, FULL, PLAIN, SHARED, objects_of, run_of
 
 GOLDEN = Path(__file__).parent / "golden"
-MADE = {
-    f"{name}/{what}": made
-    for name, spec in (("plain", PLAIN), ("full", FULL))
-    for what, made in objects_of(run_of(spec))
-} | {
-    f"container/{what}": made
-    for what, made in objects_of(run_of(CONTAINER))
-    if what.startswith("rollout") or what in ("step-map", "step-reduce")
-}
+MADE = (
+    {
+        f"{name}/{what}": made
+        for name, spec in (("plain", PLAIN), ("full", FULL))
+        for what, made in objects_of(run_of(spec))
+    }
+    | {
+        f"shared/{what}": made
+        for what, made in objects_of(run_of(SHARED))
+        if what.startswith("engine") or what == "step-map"
+    }
+    | {
+        f"container/{what}": made
+        for what, made in objects_of(run_of(CONTAINER))
+        if what.startswith("rollout") or what in ("step-map", "step-reduce")
+    }
+)
 
 
 @pytest.mark.parametrize("name", MADE)

@@ -56,7 +56,9 @@ class Cluster:
 async def see(cluster: Cluster) -> Any:
     run = SimpleNamespace(spec=SimpleNamespace(engines=(), roles_in_use=dict))
     observer = Observer(cluster, Complaints(cluster))  # type: ignore[arg-type]
-    seen = await observer.see(run, Owner("formula", "ns", "u"), Memory(), suspend=False, now=1767225601.0)  # type: ignore[arg-type]
+    seen = await observer.see(
+        run, Owner("formula", "ns", "u"), Memory(), None, suspend=False, now=1767225601.0
+    )  # type: ignore[arg-type]
     return next(iter(seen.jobs.values()))
 
 
@@ -129,7 +131,9 @@ def rollouts(**status: Any) -> dict[str, Any]:
 async def looked_at(cluster: Cluster) -> Any:
     run = SimpleNamespace(spec=SimpleNamespace(engines=(), roles_in_use=dict))
     observer = Observer(cluster, Complaints(cluster))  # type: ignore[arg-type]
-    return await observer.see(run, Owner("formula", "ns", "u"), Memory(), suspend=False, now=1767225700.0)  # type: ignore[arg-type]
+    return await observer.see(
+        run, Owner("formula", "ns", "u"), Memory(), None, suspend=False, now=1767225700.0
+    )  # type: ignore[arg-type]
 
 
 async def test_a_job_of_rollouts_is_no_step_and_fetches_no_weights() -> None:
@@ -192,8 +196,8 @@ async def test_what_a_startup_probe_said_is_read_of_an_engine_that_is_late() -> 
     }
     cluster = Cluster(job(), server)
     cluster.objects |= {"Deployment": [{"metadata": meta, "spec": spec}], "Event": [told]}
-    run = SimpleNamespace(spec=SimpleNamespace(engines=(SimpleNamespace(vllm="m"),)))
+    run = SimpleNamespace(spec=SimpleNamespace(engines=(SimpleNamespace(vllm="m", shared=None),)))
     observer = Observer(cluster, Complaints(cluster))  # type: ignore[arg-type]
     for now, said in ((1767225601.0, ""), (1767225700.0, "/v1/models does not answer")):
-        engines = await observer._engines(run, Owner("formula", "ns", "u"), "", now)  # type: ignore[arg-type]
+        engines = await observer._engines(run, Owner("formula", "ns", "u"), "", None, now)  # type: ignore[arg-type]
         assert (engines["main"].trouble, engines["main"].probed) == (None, said)

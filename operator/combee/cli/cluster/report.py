@@ -130,7 +130,7 @@ async def _pod(here: Here, run: LiveRun, *, calls: bool) -> Object:
         plans=[(number, plan) for number, plan in wanted if plan in configs],
         suffix=secrets.token_hex(3),
         services=memory.service_urls,
-        settings=Settings(worker_image=status.pinned.image),
+        settings=Settings(status.pinned.image, memory.images.get("vllm", "")),
         calls=calls,
     )
 

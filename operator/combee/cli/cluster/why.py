@@ -17,7 +17,7 @@ from combee.cli.cluster.why_text import Facts, next_command, why
 from combee.cli.where import Place
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
-from combee.observe.runs import PATIENCE_SECONDS, age, engine_seen, job_seen, summary_of
+from combee.observe.runs import PATIENCE_SECONDS, age, engine_seen, job_seen, owned, summary_of
 from combee.plan.cluster.diagnose import diagnose
 from combee.plan.cluster.seen import Trouble
 
@@ -43,6 +43,11 @@ async def _facts(kube: Kube, run: LiveRun) -> Facts:
     jobs = await step_jobs(kube, owner)
     pods = await kube.list("Pod", owner.namespace, labels=children_selector(owner))
     engines = await kube.list("Deployment", owner.namespace, labels=children_selector(owner))
+    for engine in await kube.list("Deployment", owner.namespace, labels=names.LABEL_SHARED):
+        if owned(engine, owner):
+            digest = engine["metadata"]["labels"][names.LABEL_SHARED]
+            engines.append(engine)
+            pods += await kube.list("Pod", owner.namespace, labels=f"{names.LABEL_SHARED}={digest}")
     events = await _events(kube, owner.namespace)
     facts = Facts(
         shown(run),

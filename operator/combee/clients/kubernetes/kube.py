@@ -200,11 +200,14 @@ class Kube:
         )
         return None if answer.status == 404 else answer.body
 
-    async def delete(self, kind: str, namespace: str, name: str, *, uid: str = "") -> bool:
-        """Delete the object (only that of ``uid``, if given) and what it owns; False: there was none."""
+    async def delete(self, kind: str, namespace: str, name: str, *, uid: str = "", version: str = "") -> bool:
+        """Delete the object (only that of ``uid``, and only as it was at ``version``, if given) and what it
+        owns; False: there was none."""
         self._fence()
+        wanted = {"uid": uid, "resourceVersion": version}
         body: Object = {"propagationPolicy": "Background"}
-        body |= {"preconditions": {"uid": uid}} if uid else {}
+        if preconditions := {name: value for name, value in wanted.items() if value}:
+            body["preconditions"] = preconditions
         answer = await self.request("DELETE", place(kind, namespace, name), body=body, quiet=(404, 409))
         return answer.status not in (404, 409)
 

@@ -149,7 +149,7 @@ def _to_freeze(
 ) -> ClusterPlan:
     """Plan to write an iteration's plan. Nothing of the iteration starts before that but its engines."""
     engines = engines_wished(run.spec, memory, seen, due=True, uid=run.who.uid)
-    memory = account(run.spec, engines.memory, engines.wishes, seen.now)
+    memory = account(run.spec, engines.memory, engines.wishes, seen)
     return ClusterPlan(memory, freeze=plan, delete=upkeep.delete, engines=engines.wishes, expire=finished)
 
 
@@ -158,7 +158,7 @@ def _at_work(run: Run, memory: Memory, seen: Seen, steps: tuple[Step, ...]) -> C
     due, *then = steps
     engines = engines_wished(run.spec, memory, seen, due=KINDS[due.kind].asks_models, uid=run.who.uid)
     jobs = wanted_jobs(run.spec, engines.memory, seen, due, tuple(then), may_start=engines.may_start)
-    memory = account(run.spec, jobs.memory, engines.wishes, seen.now)
+    memory = account(run.spec, jobs.memory, engines.wishes, seen)
     seconds_left = deadline(run.spec, memory, seen.now).seconds_left
     wakes = (engines.wake_after_seconds, jobs.wake_after_seconds, next_look(seen), seconds_left)
     return ClusterPlan(
@@ -294,7 +294,7 @@ def publish_step(run: Run, memory: Memory) -> Step:
 def _suspended(run: Run, memory: Memory, seen: Seen, finished: tuple[str, ...]) -> ClusterPlan:
     """Plan a pause: live Jobs are deleted (the memo makes doing them again cheap), engines free GPUs."""
     down = engines_down(memory, seen)
-    memory = account(run.spec, memory, down, seen.now)
+    memory = account(run.spec, memory, down, seen)
     memory = replace(memory.paused(seen.now), unplaced_since=0.0, idle_since=0.0)
     live = tuple(sorted(job.name for job in seen.jobs.values() if job.live))
     holding = any(engine.replicas for engine in seen.engines.values())
@@ -309,7 +309,7 @@ def _suspended(run: Run, memory: Memory, seen: Seen, finished: tuple[str, ...]) 
 
 
 def _ended(run: Run, memory: Memory, outcome: Outcome, seen: Seen, finished: tuple[str, ...]) -> ClusterPlan:
-    memory = account(run.spec, memory, {}, seen.now)
+    memory = account(run.spec, memory, {}, seen)
     memory = replace(
         memory.paused(seen.now),
         run=replace(memory.run, phase="Complete", outcome=outcome),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from combee.algo.budget import Spend, fits
+from combee.algo.parallelism import share
 from combee.api.run import RunSpec
 from combee.plan.cluster.memory import Memory, Served
 from combee.plan.cluster.seen import EngineSeen, Seen
+from combee.plan.engine import served_at_once
 from combee.plan.money import money_of
 from combee.plan.state import RunState, limits_of
 from combee.plan.types import Clocks, Outcome
@@ -136,7 +138,7 @@ def deadline(spec: RunSpec, memory: Memory, now: float) -> Deadline:
     margins = []
     if limits.wall_clock_seconds is not None and memory.active_since:
         margins.append(limits.wall_clock_seconds - spent.wall_clock_seconds)
-    held = sum(_gpus(spec).get(name, 0) for name in memory.engines_since)
+    held = sum(_gpus_charged(spec, memory, name) for name in memory.engines_since)
     if limits.gpu_seconds is not None and held:
         margins.append((limits.gpu_seconds - spent.gpu_seconds) / held)
     if limits.money is not None and (a_second := money_of(spec, {}, held)):
@@ -184,7 +186,7 @@ def with_services(memory: Memory, seen: Seen) -> Memory:
 
 def gpu_seconds(spec: RunSpec, memory: Memory, now: float) -> float:
     """Return seconds times GPUs held so far. GPUs are held for as long as an engine's pods are asked for."""
-    return memory.gpu_seconds + _gpu_seconds_since(spec, memory.engines_since, now)
+    return memory.gpu_seconds + _gpu_seconds_since(spec, memory, memory.engines_since, now)
 
 
 def clocks_of(spec: RunSpec, memory: Memory, now: float) -> Clocks:
@@ -192,17 +194,48 @@ def clocks_of(spec: RunSpec, memory: Memory, now: float) -> Clocks:
     return Clocks(round(memory.elapsed(now), 3), round(gpu_seconds(spec, memory, now), 3))
 
 
-def _gpu_seconds_since(spec: RunSpec, starts: Mapping[str, float], now: float) -> float:
-    return sum(_gpus(spec).get(name, 0) * max(0.0, now - since) for name, since in starts.items())
+def _gpu_seconds_since(spec: RunSpec, memory: Memory, starts: Mapping[str, float], now: float) -> float:
+    return sum(_gpus_charged(spec, memory, name) * max(0.0, now - since) for name, since in starts.items())
 
 
-def account(spec: RunSpec, memory: Memory, wishes: Mapping[str, EngineWish], now: float) -> Memory:
-    """Return the memory with what leaving engines held, and with the start of those that now come."""
+def _gpus_charged(spec: RunSpec, memory: Memory, name: str) -> float:
+    """Return the run's part of an engine's GPUs: all runs that use it pay alike."""
+    return _gpus(spec).get(name, 0) / memory.engine_users.get(name, 1)
+
+
+def account(spec: RunSpec, memory: Memory, wishes: Mapping[str, EngineWish], seen: Seen) -> Memory:
+    """Return the memory with what leaving engines held, and with the start of those that now come. A stretch
+    ends, too, when another run comes to a shared engine or leaves it."""
     holding = {name for name, wish in wishes.items() if wish.replicas}
-    ended = {name: since for name, since in memory.engines_since.items() if name not in holding}
-    since = {name: memory.engines_since.get(name, now) for name in sorted(holding)}
-    spent = memory.gpu_seconds + _gpu_seconds_since(spec, ended, now)
-    return replace(memory, gpu_seconds=spent, engines_since=since)
+    users = {name: one.users for name, one in seen.engines.items() if name in holding and one.users > 1}
+    ended = {
+        name: since
+        for name, since in memory.engines_since.items()
+        if name not in holding or users.get(name, 1) != memory.engine_users.get(name, 1)
+    }
+    known = {name: since for name, since in memory.engines_since.items() if name not in ended}
+    return replace(
+        memory,
+        gpu_seconds=memory.gpu_seconds + _gpu_seconds_since(spec, memory, ended, seen.now),
+        engines_since={name: known.get(name, seen.now) for name in sorted(holding)},
+        engine_users=users,
+    )
+
+
+def calls_at_once(spec: RunSpec, seen: Seen, roles: Collection[str]) -> int | None:
+    """Return how many calls of ``roles`` may be in flight beside those of the other runs that use the same
+    engines now: an equal part of what an engine takes, the least of several. None where none is shared."""
+    used = {
+        model.engine_ref.name
+        for role, model in spec.roles_in_use().items()
+        if role in roles and model.engine_ref is not None
+    }
+    parts = [
+        share(served_at_once(engine) or spec.workers.concurrency, one.users, one.place)
+        for engine in spec.engines
+        if engine.shared and engine.name in used and (one := seen.engines.get(engine.name)) is not None
+    ]
+    return min(spec.workers.concurrency, *parts) if parts else None
 
 
 def gpus_in_use(spec: RunSpec, kind: StepKind) -> int:

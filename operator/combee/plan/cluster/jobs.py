@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from combee.api.run import RunSpec
-from combee.plan.cluster.engines import gpu_seconds
+from combee.plan.cluster.engines import calls_at_once, gpu_seconds
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import YIELDED, JobSeen, Seen
 from combee.plan.money import money_of
@@ -176,7 +176,7 @@ def wanted_jobs(
     job = _job(memory, seen, due)
     if job is None and KINDS[due.kind].asks_models and not may_start:
         return Wanted(memory, waiting="its engines are not ready yet")
-    step = _equipped(due, spec, memory, seen.now, early=False)
+    step = _equipped(due, spec, memory, seen, early=False)
     placed = job is not None and job.placed and not job.held and not job.deleting
     followers = (_job(memory, seen, follower) for follower in then)
     waiting = [follower for follower in followers if follower is not None and follower.live]
@@ -204,7 +204,7 @@ def _placed_early(spec: RunSpec, memory: Memory, seen: Seen, then: tuple[Step, .
     for step in then:
         if step.name in memory.in_turn:
             return
-        yield _equipped(step, spec, memory, seen.now, early=True)
+        yield _equipped(step, spec, memory, seen, early=True)
         job = _job(memory, seen, step)
         if job is None or not job.placed or job.deleting:
             return
@@ -226,7 +226,7 @@ def _job(memory: Memory, seen: Seen, step: Step) -> JobSeen | None:
     return next((j for j in seen.jobs.values() if j.step == step.name and j.attempt == attempt), None)
 
 
-def _equipped(step: Step, spec: RunSpec, memory: Memory, now: float, *, early: bool) -> Step:
+def _equipped(step: Step, spec: RunSpec, memory: Memory, seen: Seen, *, early: bool) -> Step:
     """Return the step with what its pod must know beyond the plan."""
     state = memory.run
     kind, params = KINDS[step.kind], dict(step.params)
@@ -241,11 +241,13 @@ def _equipped(step: Step, spec: RunSpec, memory: Memory, now: float, *, early: b
         params["spent"] = {
             "rollouts": state.spend.rollouts,
             "tokens": state.spend.tokens,
-            "wallClockSeconds": round(memory.elapsed(now), 3),
-            "money": money_of(spec, state.usage, gpu_seconds(spec, memory, now)),
+            "wallClockSeconds": round(memory.elapsed(seen.now), 3),
+            "money": money_of(spec, state.usage, gpu_seconds(spec, memory, seen.now)),
         }
     if spec.engines and kind.asks_models:
         params["engineWaitSeconds"] = ENGINE_WAIT_SECONDS
+    if (calls := calls_at_once(spec, seen, kind.roles)) is not None:
+        params["concurrency"] = calls
     if early:
         params["waitSeconds"] = spec.workers.wait_seconds
     return replace(step, params=params)

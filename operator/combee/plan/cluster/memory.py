@@ -101,6 +101,8 @@ class Memory:
     """since when no step's pod is at work."""
     engines_since: Mapping[str, float] = field(default_factory=dict)
     """engine -> since when its GPUs are held."""
+    engine_users: Mapping[str, int] = field(default_factory=dict)
+    """engine -> how many runs have used it since then, where it is more than this one."""
     gpu_seconds: float = 0.0
     """the GPU seconds of the earlier stretches."""
     halfway_since: float = 0.0
@@ -232,6 +234,7 @@ def _invariants(memory: Memory) -> Iterator[tuple[bool, str]]:
     yield over or not memory.ended, "ended without an outcome"
     counted = (*memory.attempts.values(), *memory.failures.values(), *memory.lost.values())
     yield all(0 <= number < MAX_ATTEMPTS for number in counted), "attempts: a number cannot be"
+    yield all(users > 0 for users in memory.engine_users.values()), "engine_users: a number cannot be"
     spans = (memory.started, memory.ended, memory.active_since, memory.active_seconds, memory.gpu_seconds)
     halves = (memory.halfway_since, memory.let_go_until)
     times = (*spans, *halves, memory.unplaced_since, memory.idle_since, *memory.engines_since.values())

@@ -96,6 +96,12 @@ class EngineSeen:
     trouble: Trouble | None = None
     probed: str = ""
     """why its startup probe failed last, while no server is ready."""
+    users: int = 1
+    """the runs that use it now, this one among them; more than one only where it is shared."""
+    place: int = 0
+    """this run's place among them."""
+    reachable: bool = True
+    """whether the Service is there by which it is asked."""
 
 
 @dataclass(frozen=True, slots=True)

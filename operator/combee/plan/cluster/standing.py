@@ -16,7 +16,7 @@ from combee.plan.cluster.engines import engines_in_use, next_kind, own_engines_i
 from combee.plan.cluster.jobs import not_admitted
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.rollouts import troubled
-from combee.plan.cluster.seen import Seen, Trouble
+from combee.plan.cluster.seen import EngineSeen, Seen, Trouble
 from combee.plan.diagnosis import words
 from combee.plan.state import repeats
 
@@ -211,9 +211,15 @@ def _engines(spec: RunSpec, memory: Memory, seen: Seen, down: bool) -> Stand:
                 loading = f"{loading}; their startup probe says: {engine.probed}"
             message = engine.trouble.message if engine.trouble else loading
             return "False", reason, f"engine {name}: {message}"
-    counts = [f"{n} {seen.engines[n].ready}/{seen.engines[n].replicas}" for n in own]
+    counts = [f"{name} {_count(seen.engines[name])}" for name in own]
     hosts = [f"{n} at {urlsplit(service.url).netloc}" for n, service in sorted(seen.services.items())]
     return "True", R.SERVING, f"servers ready: {', '.join([*counts, *hosts])}"
+
+
+def _count(engine: EngineSeen) -> str:
+    """Return how many servers are ready, and how many runs they are ready for."""
+    beside = f" for {engine.users} runs" if engine.users > 1 else ""
+    return f"{engine.ready}/{engine.replicas}{beside}"
 
 
 def calibrated(memory: Memory, end: End) -> Stand:
