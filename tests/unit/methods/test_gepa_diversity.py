@@ -186,3 +186,20 @@ def test_a_lift_is_the_childs_mean_on_select_over_its_parents() -> None:
 def test_weights_are_there_for_any_pool(pool: Pool) -> None:
     assert set(edit_weights(replace(pool, variants=frozenset()))) == EDITS.keys()
     assert EDIT not in GEPA.render(GEPA.initial(""), budget_tokens=9, verify="Off").ids
+
+
+def test_components_that_are_tried_by_themselves_count_for_the_kind_of_their_child() -> None:
+    """The joint child lost and lifted nothing; of its two parts the one that helps is in."""
+    start = GEPA.initial('{"ask": "Ask.", "check": "Check."}')
+    (text,) = shown(start, HOT)
+    updates = [rewrite("Ask well.", "ask"), rewrite("Check badly.", "check")]
+    joint = GEPA.apply(start, updates, [], iteration=0, ids=text.ids)
+
+    def by_words(text: str, example: str) -> Trajectory:
+        return answer(example, float("well" in text and "badly" not in text))
+
+    after = settled(joint, BATCH, by_words, ["s1", "s2"]).artifact
+    kind = text.ids[EDIT]
+    assert sorted(lifts(after)[kind]) == [0.0, 0.0, 1.0]
+    assert all(not own for name, own in lifts(after).items() if name != kind)
+    assert edit_weights(after)[kind] == max(edit_weights(after).values()) > 1 / len(EDITS)

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from combee.algo.lifts import weights_of
@@ -60,6 +60,12 @@ def edited(pool: Pool, before: Pool, name: str) -> Pool:
         return pool
     new = pool.by_digest.keys() - before.by_digest.keys()
     return replace(pool, edits=pool.edits | {Edited(digest, name) for digest in new})
+
+
+def edit_of(pool: Pool, variants: Iterable[str]) -> str:
+    """Return the kind of edit that variants of one proposal were asked for as; empty where none was."""
+    kinds = {fact.variant: fact.edit for fact in pool.edits}
+    return next((kinds[digest] for digest in variants if digest in kinds), "")
 
 
 def lifts(pool: Pool) -> dict[str, list[float]]:

@@ -20,6 +20,7 @@ from itertools import islice
 from combee.algo.grouping import grouped
 from combee.api.method_gepa import Frontier
 from combee.methods.gepa.draws import Draws
+from combee.methods.gepa.edits import edit_of, edited
 from combee.methods.gepa.losses import losses_of, with_losses
 from combee.methods.gepa.merge import choose, merged
 from combee.methods.gepa.pool import VALUE, Acceptance, Merged, Origin, Pool, Scored, Variant
@@ -136,7 +137,8 @@ def _retried(pool: Pool, failed: Sequence[str]) -> tuple[Pool, list[str]]:
         iteration = max(origin.iteration for origin in origins)
         grown = with_children(pool, parent, new, iteration)
         added += [digest for digest in grown.by_digest if digest not in pool.by_digest]
-        pool = grown
+        # Children of one parent were asked for as one kind of edit, and so were their parts.
+        pool = edited(grown, pool, edit_of(pool, (origin.variant for origin in origins)))
     return pool, added
 
 
