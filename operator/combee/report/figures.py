@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from combee.algo.gates import score_interval
 from combee.report import svg, views
 from combee.report.diagnosis import diagnosis_figure
+from combee.report.diverse import diversity_figure
 from combee.report.draw import Figure, draw, grid
 from combee.report.figures_delay import batch_size, delay, residuals
 from combee.report.figures_happened import critical_path, latencies
@@ -39,6 +40,7 @@ def figures(result: Result) -> dict[str, Figure]:
         critical_path,
         latencies,
         prefix_figure,
+        diversity_figure,
         _levels,
         _rarity,
     )

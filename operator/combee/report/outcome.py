@@ -33,6 +33,7 @@ from combee.report.result import (
     DataInfo,
     DelayFit,
     DelayModel,
+    DiversityRecord,
     Faults,
     HeldOut,
     HeldOutInfo,
@@ -243,6 +244,9 @@ def _iteration(
         partial_train=summary.scores.get("partialTrain"),
         partial_select=summary.scores.get("partialSelect"),
         built_on=tuple(digest[:SHORT] for digest in record.get("builtOn", ())),
+        diversity=DiversityRecord.of(plan.diversity, weights=dict(plan.diversity.weights))
+        if plan.diversity
+        else None,
         delay_fit=_fit(delay, batching),
         observations=tuple((float(o.batch_size), o.seconds) for o in delay.observations),
         prompt_tokens=summary.counts.get("promptTokens", 0),

@@ -39,6 +39,17 @@ class Model(BaseModel):
         return cls(**{name: getattr(source, name) for name in others}, **values)
 
 
+class DiversityRecord(Model):
+    """What kept an iteration's proposals from being all alike, as its plan froze it."""
+
+    temperature: Amount
+    """The least that the proposer wrote at."""
+    fresh: bool = False
+    """Whether it built on what the run started from, and not on what led."""
+    weights: dict[str, Share] = Field(default_factory=dict)
+    """How likely each kind of edit was drawn; empty where all were as likely."""
+
+
 class RetentionLevel(Model):
     """One level of the reduce: what went in and what was still there after it."""
 

@@ -22,6 +22,7 @@ from combee.report.parts import BudgetLine as BudgetLine
 from combee.report.parts import DelayFit as DelayFit
 from combee.report.parts import DelayModel as DelayModel
 from combee.report.parts import DiagnosisRecord as DiagnosisRecord
+from combee.report.parts import DiversityRecord as DiversityRecord
 from combee.report.parts import Faults as Faults
 from combee.report.parts import Proposals as Proposals
 from combee.report.parts import RarityBand as RarityBand
@@ -167,6 +168,8 @@ class IterationRecord(Model):
     retention: Retention | None = None
     verification: Verification | None = None
     proposals: Proposals | None = None
+    diversity: DiversityRecord | None = None
+    """The kinds of edits that were asked for; null where none were."""
     built_on: tuple[str, ...] = ()
     """Ids of the variants that the iteration built on side by side, where there were several."""
     delay_fit: DelayFit | None = None

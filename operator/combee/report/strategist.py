@@ -30,7 +30,7 @@ HEADINGS = (
     "Risks & Honest Limits",
 )
 NO_BASELINE = f"{NOT_SHOWN}: no serial baseline was stated or measured"
-IN_PLANS = "in the frozen plans (diversity), by iteration"
+BY_ITERATION = "by iteration, in the table below"
 NO_EVALUATOR = "none needed: no model scores"
 NO_DIAGNOSIS = f"{NOT_SHOWN}: no diagnosis was made before this run"
 NO_SHAPE = f"{NOT_SHOWN}: an earlier version measured no utilisation, or no data was counted"
@@ -242,17 +242,18 @@ def _diversity(result: Result, title: str) -> Section:
     return Section(
         title,
         (
-            ("operators and weights", IN_PLANS if diverse else NOT_SHOWN),
+            ("operators and weights", BY_ITERATION if diverse else NOT_SHOWN),
             (
                 "temperature",
-                IN_PLANS if diverse else f"constant over the run: {warmth}" if warmth else NOT_SHOWN,
+                BY_ITERATION if diverse else f"constant over the run: {warmth}" if warmth else NOT_SHOWN,
             ),
             ("anti-collapse rule", "copies of the parent or the leader are refused" if pool else NOT_SHOWN),
-            ("re-seeding", IN_PLANS if diverse else NOT_SHOWN),
+            ("re-seeding", BY_ITERATION if diverse else NOT_SHOWN),
             ("distinct lessons by iteration", ", ".join(lessons) or NOT_SHOWN),
             ("variants in the pool", f"{len(result.variants):,}" if result.variants else NOT_SHOWN),
         ),
-        tables=("variants",) if result.variants else (),
+        tables=(*(("diversity",) if diverse else ()), *(("variants",) if result.variants else ())),
+        figures=("diversity",),
     )
 
 

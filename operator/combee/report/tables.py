@@ -11,6 +11,7 @@ from typing import get_args
 from combee.algo.gates import score_interval
 from combee.report import durations, views, words
 from combee.report.diagnosis import diagnosis_table
+from combee.report.diverse import diversity_table
 from combee.report.prefix import prefix_table
 from combee.report.result import BudgetLine, IterationRecord, Paired, Result, Role
 from combee.report.tables_cost import accepted, serial
@@ -43,6 +44,7 @@ def tables(result: Result) -> dict[str, Table]:
         _rarity(result),
         _verification(result),
         *([_variants(result)] if result.variants else []),
+        *([diversity_table(result)] if result.setup.diversity else []),
         _refusals(result),
         _usage(result),
         _data(result),
