@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from combee.api.aggregation import Aggregation
 from combee.api.common import Bool, Int, Model, Rule
@@ -51,3 +51,17 @@ class AceOptions(Options):
         description="Whether an agent writes its steps before its answer. `false`: it answers at once, for "
         "models that think by themselves and for small ones that their own steps lead astray.",
     )
+    tell_refused: Bool = Field(
+        default=False,
+        description="Tell calls that distil lessons which entries lost their replays, and why, so that "
+        "these are not stated again.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _digest_as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what manifests from before this field mean, so that they keep their digest."""
+        data: dict[str, Any] = handler(self)
+        if not self.tell_refused:
+            data.pop("tellRefused", None)
+            data.pop("tell_refused", None)
+        return data

@@ -115,6 +115,11 @@ class Method(Model):
         return bool(getattr(self.stated, "reasoning", True))
 
     @property
+    def tell_refused(self) -> bool:
+        """Whether calls that distil lessons are told which entries lost their replays."""
+        return getattr(self.stated, "tell_refused", False) is True
+
+    @property
     def variants_in_flight(self) -> int:
         """The most texts that an iteration works with side by side."""
         return int(getattr(self.stated, "variants_in_flight", 1))

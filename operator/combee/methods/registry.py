@@ -19,7 +19,9 @@ from combee.methods.diff import Diff, DiffLine, diff_lines, plain_lines
 def _ace(spec: RunSpec | None) -> Method[Any]:
     from combee.methods.ace import AceMethod
 
-    return AceMethod() if spec is None else AceMethod(reasoning=spec.method.reasoning)
+    if spec is None:
+        return AceMethod()
+    return AceMethod(reasoning=spec.method.reasoning, tell_refused=spec.method.tell_refused)
 
 
 def _gepa(spec: RunSpec | None) -> Method[Any]:

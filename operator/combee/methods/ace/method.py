@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from combee.algo.ranges import Range
 from combee.methods.ace import (
@@ -18,9 +19,10 @@ from combee.methods.ace import (
     verification,
 )
 from combee.methods.ace.ledger import Ledger
+from combee.methods.ace.refused import refused
 from combee.methods.base import Method
-from combee.methods.protocol import MAX_TOKENS, Cost, Grouping, Iteration, Refusal, Update
-from combee.records import Prompt, Reflection
+from combee.methods.protocol import MAX_TOKENS, Cost, Grouping, Iteration, Refusal, Rendered, Update, Verify
+from combee.records import Diversity, Prompt, Reflection
 
 
 class AceMethod(Method[Ledger]):
@@ -28,9 +30,10 @@ class AceMethod(Method[Ledger]):
 
     name = "ACE"
 
-    def __init__(self, *, reasoning: bool = True) -> None:
-        """``reasoning``: whether an agent writes its steps before its answer."""
-        self.reasoning = reasoning
+    def __init__(self, *, reasoning: bool = True, tell_refused: bool = False) -> None:
+        """``reasoning``: whether an agent writes its steps before its answer; ``tell_refused``: whether
+        leaves are told which entries lost their replays."""
+        self.reasoning, self.tell_refused = reasoning, tell_refused
 
     empty = staticmethod(Ledger)
     initial = staticmethod(change.initial)
@@ -57,6 +60,19 @@ class AceMethod(Method[Ledger]):
     served_text = staticmethod(prompts.served_text)
     lines_of = staticmethod(diff.lines_of)
     diff_texts = staticmethod(diff.diff_playbooks)
+
+    def working(
+        self,
+        artifact: Ledger,
+        *,
+        budget_tokens: int,
+        verify: Verify,
+        variants: int = 1,
+        diversity: Diversity | None = None,
+    ) -> list[Rendered]:
+        """Return the playbook; what lost its replays goes with it where leaves are to be told."""
+        playbook = render.render(artifact, budget_tokens=budget_tokens, verify=verify)
+        return [replace(playbook, tried=refused(artifact)) if self.tell_refused else playbook]
 
     def rollout_prompt(self, instructions: str, playbook_text: str, model_input: str) -> Prompt:
         return prompts.rollout_prompt(instructions, playbook_text, model_input, reasoning=self.reasoning)

@@ -14,6 +14,7 @@ from combee.methods.ace import schemas
 from combee.methods.ace.entries import BULLET, SECTIONS
 from combee.methods.protocol import Rendered, Update
 from combee.methods.replies import quote_line
+from combee.methods.tried import refused_block
 from combee.records import Message, Prompt, Reflection, Trajectory
 
 MAX_QUOTED_CHARS = 12_000
@@ -211,7 +212,8 @@ def leaf_prompt(playbook: Rendered, reflections: Sequence[Reflection]) -> Prompt
     lessons = sum(len(reflection.lessons) for reflection in reflections)
     schema = schemas.leaf([reflection.id for reflection in reflections], list(playbook.ids), lessons)
     tokens = min(MOST_LEAF_TOKENS, max(LEAF_TOKENS, ENTRY_TOKENS * lessons))
-    return _prompt(system, _listed(reflections), "playbook_entries", schema, tokens)
+    user = f"{refused_block(playbook.tried)}{_listed(reflections)}"
+    return _prompt(system, user, "playbook_entries", schema, tokens)
 
 
 def summary_prompt(reflections: Sequence[Reflection]) -> Prompt:
