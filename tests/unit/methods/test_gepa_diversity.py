@@ -10,6 +10,7 @@ from gepa_makers import GEPA, answer, lesson, pool_of, pools, rewrite, scored, s
 from hypothesis import given
 from hypothesis import strategies as st
 
+from combee.algo.alike import COPY, copy_of
 from combee.algo.tokens import estimate_tokens
 from combee.methods.gepa import Pool
 from combee.methods.gepa.edits import EDIT, EDITS, drawn_edits, edit_weights, lifts
@@ -18,6 +19,7 @@ from combee.methods.gepa.pool import Acceptance, Edited, Lost
 from combee.methods.gepa.standing import members, pending
 from combee.methods.protocol import TRIED_TOKENS, Proposals, Rendered
 from combee.records import Diversity, Trajectory
+from combee.sim.embedding import embed
 
 START = (
     "Answer the question. Read every figure twice, write the steps down in their order, and check the sum "
@@ -62,6 +64,25 @@ def test_a_copy_of_what_leads_is_refused_without_a_rollout() -> None:
     assert copied.drawn == 1
     other = proposed(start, rewrite(f"{START}\nState the unit."))
     assert len(pending(other)) == 1 and not other.lost
+
+
+RULES = (
+    "When the ratio asks for a share, divide the part by the whole and state two decimals.",
+    "Read every figure in the table twice before a formula is chosen.",
+    "For compound interest raise one plus the rate to the number of periods.",
+    "Subtract depreciation before tax where operating income is asked.",
+    "Convert quarterly rates to yearly ones by multiplying by four.",
+    "Use average inventory where turnover is asked.",
+    "State a loss as a negative number and never in brackets.",
+)
+
+
+@pytest.mark.parametrize("count", [4, 5, 6])
+def test_an_embedder_would_refuse_what_adds_a_rule(count: int) -> None:
+    """Why copies are found without a model: the cosine of two whole texts hides what one says more."""
+    before, after = "\n".join(RULES[:count]), "\n".join(RULES[: count + 1])
+    assert float(embed(before) @ embed(after)) > COPY
+    assert not copy_of(after, [before])
 
 
 def test_what_lost_its_minibatch_is_told_to_who_writes_a_text_and_to_no_agent() -> None:
