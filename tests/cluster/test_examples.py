@@ -17,7 +17,7 @@ from combee.objects.engines import engine_objects, prefetch_job
 from combee.objects.jobs import step_job
 from combee.objects.types import Settings
 from combee.plan.cluster.accept import Policy, accept, question
-from combee.plan.cluster.hardware import EngineGpus
+from combee.plan.cluster.hardware import engine_gpus
 from combee.plan.types import Step
 from combee.records import Owner
 
@@ -77,7 +77,8 @@ def test_the_server_takes_what_the_operator_makes_of_it(
     cluster: Cluster, namespace: str, file: str, made: dict[str, Any]
 ) -> None:
     policy = Policy(allow_custom_tasks=True, secret_policy=True, discipline="Strict")
-    question(accept(made, policy).spec, policy, EngineGpus(), started=False)
+    spec = accept(made, policy).spec
+    question(spec, policy, engine_gpus(spec, None), started=False)
     run, owner = parse_run(made, ""), Owner(made["metadata"]["name"], namespace, "3fa9c1d2-0000")
     settings = Settings("localhost/w:1", vllm_image="localhost/v:1", engine_images=("localhost",))
     applied(cluster, namespace, list(_made(run, owner, settings)))

@@ -14,14 +14,15 @@ from combee.errors import ManifestError
 from combee.objects.engines import check_model_cache, check_run
 from combee.objects.types import Settings
 from combee.plan.cluster.accept import Policy, RefusedError, accept, question
-from combee.plan.cluster.hardware import EngineGpus
+from combee.plan.cluster.hardware import EngineGpus, engine_gpus
 from escalations import ESCALATIONS, escalated
 
 SETTINGS = Settings(worker_image="worker:1", vllm_image="vllm:1", engine_images=("ghcr.io/acme",))
 POLICY = Policy(allow_custom_tasks=True, secret_policy=False, discipline="Advisory")
 KIND = "PromptLearningRun"
 NOTHING_KNOWN = EngineGpus()
-QUICKSTART = Path(__file__).parents[3] / "examples" / "quickstart.yaml"
+EXAMPLES = Path(__file__).parents[3] / "examples"
+QUICKSTART = EXAMPLES / "quickstart.yaml"
 
 
 def verdict(manifest: dict[str, Any]) -> tuple[str, str]:
@@ -103,6 +104,15 @@ def test_gpus_that_the_nodes_do_not_tell_are_asked_for() -> None:
     with pytest.raises(RefusedError) as refused:
         question(spec, policy, EngineGpus({engine: "2 x 1 H100"}), started=False)
     assert "hardware" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["endpoint", "formula-gpus", "kueue", "quickstart", "s3"])
+def test_an_example_of_a_cluster_states_what_one_that_reads_no_nodes_asks(name: str) -> None:
+    policy = Policy(True, True, "Strict")
+    parts = list(yaml.safe_load_all((EXAMPLES / f"{name}.yaml").read_text()))
+    (run,) = (made for made in parts if made["kind"] == KIND)
+    spec = accept(run, policy).spec
+    question(spec, policy, engine_gpus(spec, None), started=False)
 
 
 @pytest.mark.parametrize("name", ESCALATIONS)
