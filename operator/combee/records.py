@@ -24,6 +24,8 @@ class Example:
     """sha256 hex of the row's canonical content (input and target), independent of id."""
     tokens: int = 0
     """of all that the model reads of the row, where ``input`` is only its beginning; 0: ``input`` is all."""
+    cluster: str = ""
+    """a hash of the name of the cluster that it belongs to; empty: it stands for itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from combee.algo.seeds import canonical_json, permutation, rng
 from combee.errors import BugError
@@ -76,18 +76,27 @@ def shards(token_counts: Sequence[int], shards: int) -> list[list[int]]:
     return [sorted(members) for members in assigned]
 
 
-def split_select_gate(ids: Sequence[str], digest: str) -> tuple[list[str], list[str]]:
+def split_select_gate(
+    ids: Sequence[str], digest: str, clusters: Mapping[str, str] | None = None
+) -> tuple[list[str], list[str]]:
     """heldOut's two halves: ``select`` (search may look often) and ``gate`` (one look a promotion).
 
     Ids are sorted by SHA-256 of (digest, id) and cut in the middle; ``select`` gets the odd one. The
     split follows the data's digest, so nobody can choose it by seed. Both lists are in hash order,
-    independent of the order given. Empty ids give two empty lists. Source: DESIGN section 5
-    (heldOut). Cost: O(n log n).
+    independent of the order given. Empty ids give two empty lists. Where ids have ``clusters``, it is
+    clusters that are sorted and cut, and none lies on both sides. Source: DESIGN section 5 (heldOut).
+    Cost: O(n log n).
 
     >>> select, gate = split_select_gate(["1", "2", "3"], "d")
     >>> len(select), len(gate), sorted(select + gate)
     (2, 1, ['1', '2', '3'])
     """
-    hashed = sorted((hashlib.sha256(canonical_json([digest, i])).hexdigest(), i) for i in ids)
+    members: dict[str, list[str]] = {}
+    for i in sorted(ids):
+        members.setdefault((clusters or {}).get(i, i), []).append(i)
+    hashed = sorted((hashlib.sha256(canonical_json([digest, name])).hexdigest(), name) for name in members)
     middle = (len(hashed) + 1) // 2
-    return [i for _, i in hashed[:middle]], [i for _, i in hashed[middle:]]
+    select, gate = (
+        [i for _, name in half for i in members[name]] for half in (hashed[:middle], hashed[middle:])
+    )
+    return select, gate

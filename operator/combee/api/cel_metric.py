@@ -53,6 +53,13 @@ METRIC_RULES: tuple[Rule, ...] = (
         ".rubric",
     ),
     goes_with(Task, "rubric", "metric", RUBRIC, "parts.Task._metric_fits"),
+    Rule(
+        Task,
+        "self.type != 'Traces' || !has(self.clusterBy)",
+        "clusterBy is given with type Traces, which scores nothing by rows: remove clusterBy",
+        "parts.Task._clusters_are_scored",
+        ".clusterBy",
+    ),
     goes_with(Task, "tolerance", "metric", "numeric", "parts.Task._metric_fits"),
     Rule(
         Task,

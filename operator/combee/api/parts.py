@@ -117,6 +117,13 @@ class Task(Model):
     )
     rubric: Rubric | None = Field(default=None, description="With metric rubric only.")
     tolerance: Tolerance | None = Field(default=None, description="With metric numeric only.")
+    cluster_by: Str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=64,
+        description="Field of the rows of heldOut and test that names the cluster each belongs to, such as "
+        "customer: scores and intervals are then over clusters, each of which counts once.",
+    )
     right_from: Float | None = Field(
         default=None,
         gt=0,
@@ -147,6 +154,11 @@ class Task(Model):
         if self.metric in FRACTIONS:
             return RIGHT_FROM if self.right_from is None else self.right_from
         return 1.0
+
+    @property
+    def scored_by(self) -> str:
+        """How answers are scored, and by what the scores are clustered, in words."""
+        return f"{self.metric}, clustered by {self.cluster_by}" if self.cluster_by else self.metric
 
     @property
     def is_evaluated(self) -> bool:
@@ -202,6 +214,14 @@ class Task(Model):
             raise refuse(
                 f"rightFrom is given with metric {self.metric}",
                 f"Set metric: {' or '.join(FRACTIONS)}, or remove rightFrom.",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _clusters_are_scored(self) -> Self:
+        if self.cluster_by is not None and self.type == "Traces":
+            raise refuse(
+                "clusterBy is given with type Traces, which scores nothing by rows", "Remove clusterBy."
             )
         return self
 

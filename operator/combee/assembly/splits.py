@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping
 from io import BytesIO
 
 from combee.algo.membership import split_select_gate
+from combee.api.parts import Task as TaskSpec
 from combee.clients.data.rows import read_lines
 from combee.clients.data.spool import Spool
 from combee.errors import DataError, DataOverlapError, HeldOutMovedError, HeldOutTooSmallError
 from combee.names import COMPONENTS_KEY, LESSONS_FILE, LESSONS_MARK, PROMPT_KEY
 from combee.plan.state import DataFacts
+from combee.tasks.clusters import clusters_of, read_clustered
 from combee.tasks.dataset import MAX_ROW_BYTES, Dataset, overlap
 from combee.tasks.protocol import Task
 from combee.tasks.traces import MAX_TRACE_BYTES, TracesTask
@@ -21,16 +23,26 @@ Secret = Mapping[str, str]
 """The keys and values of the Secret that goes with an address."""
 
 
-def read_split(task: Task, uri: str, secret: Secret | None = None, *, text: str | None = None) -> Dataset:
-    """Return the rows of a file. Raises DataError, NotAvailableError or TransientError with the reason.
+def read_split(
+    task: Task, uri: str, secret: Secret | None = None, *, text: str | None = None, cluster_by: str = ""
+) -> Dataset:
+    """Return the rows of a file, with the clusters that the field ``cluster_by`` names where it is given.
 
+    Raises DataError, NotAvailableError or TransientError with the reason.
     ``text``: what is in it, where that is known already; ``uri`` is only its name then. Recorded
     trajectories are kept on the disk, since they may be larger than the memory.
     """
     if isinstance(task, TracesTask):
         lines = _lines(uri, MAX_TRACE_BYTES + 1, secret, text)
         return task.read_recorded(lines, uri, Spool().keep)
-    return task.read_rows(_lines(uri, MAX_ROW_BYTES, secret, text), uri)
+    lines = _lines(uri, MAX_ROW_BYTES, secret, text)
+    return read_clustered(task, cluster_by, lines, uri) if cluster_by else task.read_rows(lines, uri)
+
+
+def cluster_field(spec: TaskSpec, split: str) -> str:
+    """Return the field that names the clusters of a split's rows; empty for train, of which nothing is
+    claimed, and where the manifest has none."""
+    return spec.cluster_by or "" if split != "train" else ""
 
 
 def _lines(uri: str, max_bytes: int, secret: Secret | None, text: str | None) -> Iterable[bytes]:
@@ -61,8 +73,9 @@ def read_playbook(uri: str, *, text: str | None = None) -> str:
 def data_facts(splits: Mapping[str, Dataset]) -> DataFacts:
     """Return the counts and digests of the data."""
     held_out = splits.get("heldOut")
+    clusters = clusters_of(held_out) if held_out is not None else {}
     select, gate = (
-        split_select_gate([example.id for example in held_out.examples], held_out.digest)
+        split_select_gate([example.id for example in held_out.examples], held_out.digest, clusters)
         if held_out is not None
         else ([], [])
     )
@@ -73,6 +86,7 @@ def data_facts(splits: Mapping[str, Dataset]) -> DataFacts:
         gate_rows=len(gate),
         test_rows=len(test.examples) if test else 0,
         digests={name: split.digest for name, split in splits.items()},
+        gate_clusters=len({clusters[example] for example in gate}) if clusters else 0,
     )
 
 

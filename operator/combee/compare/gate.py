@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from combee.algo.clusters import by_cluster
 from combee.clients.store.store import Store
 from combee.compare.cells import Cell
 from combee.errors import DataError
@@ -39,7 +40,7 @@ async def score_start(cell: Cell, given: StandInFlags) -> None:
         shown = method.render(start, budget_tokens=spec.method.render_token_budget, verify=spec.verify)
         _, gate = await held_out_split(context)
         scores = await evaluate(context, context.asker(), gate, shown.shown, stage="gate baseline")
-    text = json.dumps({"baseline": scores.by_id, "best": scores.by_id}, sort_keys=True)
+    text = json.dumps({"baseline": scores.by_cluster, "best": scores.by_cluster}, sort_keys=True)
     Store.open(str(cell.folder.parent)).put(start_file(cell).name, text.encode())
 
 
@@ -53,7 +54,8 @@ def read_scores(cell: Cell, record: dict[str, object] | None, store: Store) -> S
                 where=str(cell.folder),
                 fix="Delete the folder and run the same command again",
             )
-        read: Scores = json.loads(store.get_blob(digests["gate"]))
-        return read
+        read = json.loads(store.get_blob(digests["gate"]))
+        clusters = read.get("clusters", {})
+        return {side: by_cluster(read[side], clusters) for side in ("baseline", "best")}
     kept: Scores = json.loads(start_file(cell).read_bytes())
     return kept

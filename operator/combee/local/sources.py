@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,7 +15,7 @@ from combee.api.local import INITIAL_PLAYBOOK, USUAL_URL, Given, check_local, so
 from combee.api.parts import DataSource
 from combee.api.run import PromptLearningRun, RunSpec
 from combee.assembly.endpoints import checked_key, role_endpoints
-from combee.assembly.splits import read_playbook, read_split, refuse_overlap
+from combee.assembly.splits import cluster_field, read_playbook, read_split, refuse_overlap
 from combee.clients.model.wire import Endpoint
 from combee.errors import DataError, UserError
 from combee.local.flags import StandInFlags
@@ -228,12 +229,13 @@ def read_splits(run: PromptLearningRun, task: Task, given: StandIns, base: Path)
     """Every split, read and checked. DataError when heldOut or test shares a row with train."""
     splits: dict[str, Dataset] = {}
     for name, source in sources(run).items():
+        read = partial(read_split, task, cluster_by=cluster_field(run.spec.task, name))
         if name in given.data:
-            splits[name] = read_split(task, _local_copy(name, given))
+            splits[name] = read(_local_copy(name, given))
         elif name in given.beside:
-            splits[name] = read_split(task, _named(source.config_map), text=given.beside[name])
+            splits[name] = read(_named(source.config_map), text=given.beside[name])
         else:
-            splits[name] = read_split(task, locate(source.uri or "", base), _secret_of(source, given))
+            splits[name] = read(locate(source.uri or "", base), _secret_of(source, given))
     refuse_overlap(splits)
     return splits
 

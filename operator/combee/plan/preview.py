@@ -70,6 +70,8 @@ class Outlook:
     """the smallest gain with which it does so with probability POWER; None where no gain has that."""
     rows_needed: int | None
     """the heldOut rows, half of them gate, that would do so for the target; None for a target of 0."""
+    clustered: bool = False
+    """whether rows stand for clusters of them."""
 
     @property
     def shown(self) -> bool:
@@ -78,10 +80,11 @@ class Outlook:
 
     def __str__(self) -> str:
         gain, least = f"{self.target_gain:g}", self.detectable_gain
-        given = f"with {self.gate_rows} gate rows a true gain of {gain} (stopping.targetGain)"
+        what = "clusters" if self.clustered else "rows"
+        given = f"with {self.gate_rows} gate {what} a true gain of {gain} (stopping.targetGain)"
         ends = f"ends as Learned in {100 * self.power:.0f} % of runs, else as Unsure or NothingBetter"
         enough = "no gain" if least is None else f"one of {least:.3f}"
-        rows = f"; about {self.rows_needed:,} heldOut rows would do for {gain}" if self.rows_needed else ""
+        rows = f"; about {self.rows_needed:,} heldOut {what} would do for {gain}" if self.rows_needed else ""
         return f"{given} {ends}; {enough} does in {100 * POWER:.0f} %{rows}"
 
 
@@ -158,7 +161,8 @@ def preview(spec: RunSpec, shape: DataShape) -> Preview:
     batches, reason = _batches(spec, shape)
     rollouts, reflections = _work(spec, shape, batches)
     counts = _counts(spec, shape, batches, rollouts, reflections)
-    outlook = outlook_of(facts.gate_rows, spec.stopping.target_gain) if spec.rolls_out else None
+    target = spec.stopping.target_gain
+    outlook = outlook_of(facts.gate_units, target, bool(facts.gate_clusters)) if spec.rolls_out else None
     short = outlook is not None and not outlook.shown
     small = f"heldOut is small: {outlook}" if short else ""
     shortfall = _shortfall(spec, shape, batches[0].size) if spec.rolls_out and batches else ""
@@ -283,8 +287,9 @@ def _figure(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def outlook_of(gate_rows: int, target_gain: float) -> Outlook:
-    """Return what ``gate_rows`` examples can show of a true gain of ``target_gain``, in [0, 1]."""
+def outlook_of(gate_rows: int, target_gain: float, clustered: bool = False) -> Outlook:
+    """Return what ``gate_rows`` examples, or clusters of them, can show of a true gain of ``target_gain``, in
+    [0, 1]."""
     discordance, least = discordance_of(target_gain), detectable_gain(gate_rows, power=POWER)
     needed = None
     if target_gain:
@@ -295,6 +300,7 @@ def outlook_of(gate_rows: int, target_gain: float) -> Outlook:
         power=gate_power(gate_rows, target_gain, discordance=discordance),
         detectable_gain=least if math.isfinite(least) else None,
         rows_needed=needed,
+        clustered=clustered,
     )
 
 

@@ -36,10 +36,17 @@ class DataFacts:
     test_rows: int
     digests: dict[str, str]
     """split -> content digest."""
+    gate_clusters: int = 0
+    """the clusters of gate's rows; 0 where each row stands for itself."""
 
     @property
     def held_out_rows(self) -> int:
         return self.select_rows + self.gate_rows
+
+    @property
+    def gate_units(self) -> int:
+        """What gate's interval is over: clusters, where rows have them, else rows."""
+        return self.gate_clusters or self.gate_rows
 
     @property
     def look_rollouts(self) -> int:
@@ -49,10 +56,11 @@ class DataFacts:
     @property
     def refusal(self) -> str:
         """Why heldOut cannot judge any gain, however large; empty when it can."""
-        if can_ever_detect(self.gate_rows, 0.05):
+        if can_ever_detect(self.gate_units, 0.05):
             return ""
         cause = "even if every one of them went from wrong to right, chance could not be ruled out at 5 %"
-        return f"heldOut has {self.gate_rows} gate rows: {cause}; give at least 12 heldOut rows"
+        what = "clusters" if self.gate_clusters else "rows"
+        return f"heldOut has {self.gate_units} gate {what}: {cause}; give at least 12 heldOut {what}"
 
 
 def limits_of(spec: RunSpec) -> Limits:
@@ -162,6 +170,7 @@ def after_profile(state: RunState, summary: StepSummary) -> RunState:
         gate_rows=counts["gate"],
         test_rows=counts.get("test", 0),
         digests={split: summary.outputs[split] for split in SPLITS if split in summary.outputs},
+        gate_clusters=counts.get("gateClusters", 0),
     )
     select = summary.scores["select"]
     return replace(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from combee.api.local import sources
 from combee.api.parts import DataSource
-from combee.assembly.splits import Secret, read_playbook, read_split, refuse_moved
+from combee.assembly.splits import Secret, cluster_field, read_playbook, read_split, refuse_moved
 from combee.clients.data.remote import checked_remote
 from combee.errors import BugError, DataError
 from combee.names import COMPONENTS_KEY
@@ -62,7 +62,8 @@ class PodData:
     def _read_split(self, name: str) -> Dataset:
         _refuse_foreign(self.pod, name)
         uri, secret = _place(self.pod, name, sources(self.pod.run)[name])
-        return read_split(task_of(self.pod.spec.task), uri, secret)
+        spec = self.pod.spec.task
+        return read_split(task_of(spec), uri, secret, cluster_by=cluster_field(spec, name))
 
 
 def initial_playbook(pod: Pod) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from combee import names
+from combee.algo.clusters import by_cluster
 from combee.api.methods import Method
 from combee.assembly.crash import bug_text
 from combee.errors import ArtifactTooLargeError, BugError, CombeeError
@@ -84,13 +85,15 @@ def rendered(pod: Pod, artifact: bytes) -> Rendered:
 
 
 def gate_scores(step: Step, blob: Callable[[str], bytes]) -> str:
-    """Return what evaluate found on gate, example by example. With it any two versions scored on the same
-    heldOut can be compared without asking a model again. It is empty where the run left nothing."""
+    """Return what evaluate found on gate, example by example, or cluster by cluster. With it any two versions
+    scored on the same heldOut can be compared without asking a model again. It is empty where the run left
+    nothing."""
     record, held_out = step.inputs.get("record", ""), str(step.params.get("heldOut") or "")
     if not record or not held_out:
         return ""
     scored = json.loads(blob(json.loads(blob(record))["scores"]["gate"]))
-    return GateScores.paired(held_out, scored["baseline"], scored["best"]).to_json()
+    baseline, best = (by_cluster(scored[side], scored.get("clusters", {})) for side in ("baseline", "best"))
+    return GateScores.paired(held_out, baseline, best).to_json()
 
 
 def content(

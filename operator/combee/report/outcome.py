@@ -142,7 +142,7 @@ def _setup(run: PromptLearningRun) -> Setup:
     roles = spec.roles_in_use()
     return Setup(
         task=run.spec.task.type,
-        metric=run.spec.task.metric,
+        metric=run.spec.task.scored_by,
         method=run.spec.method.type,
         strategy=aggregation.strategy,
         merge=aggregation.merge,
@@ -194,7 +194,7 @@ def _held_out(session: Session, gate: Paired | None) -> HeldOut | None:
         baseline=Baseline(select=session.state.baseline_select),
         best=Best(select=best.select, iteration=best.iteration + 1),
         gate=gate,
-        smallest_detectable_gain=min(1.0, detectable_gain(facts.gate_rows)) if facts.gate_rows else None,
+        smallest_detectable_gain=min(1.0, detectable_gain(facts.gate_units)) if facts.gate_rows else None,
     )
 
 

@@ -19,6 +19,7 @@ from combee.methods.base import Method
 from combee.methods.protocol import Rendered
 from combee.plan.types import IterationPlan, StepSummary
 from combee.records import Example, Shown
+from combee.tasks.clusters import clusters_of
 from combee.tasks.dataset import Dataset
 from combee.tasks.protocol import Task
 from combee.tasks.traces import Recording
@@ -130,7 +131,7 @@ async def held_out_split(context: WorkContext) -> tuple[list[Example], list[Exam
     if data is None:
         return [], []
     by_id = {example.id: example for example in data.examples}
-    select, gate = split_select_gate(list(by_id), data.digest)
+    select, gate = split_select_gate(list(by_id), data.digest, clusters_of(data))
     return [by_id[example_id] for example_id in select], [by_id[example_id] for example_id in gate]
 
 

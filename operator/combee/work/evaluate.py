@@ -76,10 +76,10 @@ async def _pair(
     if split == "gate":
         changed = page(examples, before.answered, after.answered)
         await context.store.aput(f"{context.prefix}/{PAGE}", changed.encode())
-    paired = paired_difference(before.by_id, after.by_id, seed=step.seed)
+    paired = paired_difference(before.by_cluster, after.by_cluster, seed=step.seed)
     pair = {
-        "baseline": mean(before.by_id),
-        "best": mean(after.by_id),
+        "baseline": mean(before.by_cluster),
+        "best": mean(after.by_cluster),
         "gain": paired.mean,
         "low": paired.low,
         "high": paired.high,
@@ -88,4 +88,7 @@ async def _pair(
         "partialBaseline": before.partial,
         "partialBest": after.partial,
     }
-    return pair, await put_json(context, {"baseline": before.by_id, "best": after.by_id})
+    scores: dict[str, Any] = {"baseline": before.by_id, "best": after.by_id}
+    if before.clusters:
+        scores["clusters"] = before.clusters
+    return pair, await put_json(context, scores)

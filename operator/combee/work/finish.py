@@ -87,7 +87,7 @@ async def run_finish(
         select, _ = await held_out_split(context)
         known = applied.verified.known
         evaluated = await evaluate(context, asker, select, rendered.shown, stage="select", known=known)
-        scores["select"] = mean(evaluated.by_id)
+        scores["select"] = mean(evaluated.by_cluster)
         if evaluated.partial is not None:
             scores["partialSelect"] = evaluated.partial
     if plan.diversity is not None:

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 from combee.algo.calibration import Calibration
+from combee.algo.clusters import by_cluster
 from combee.algo.tokens import estimate_tokens
 from combee.plan.engine import engine_digest
 from combee.plan.types import Step, StepSummary
@@ -54,6 +55,7 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
     scored_seconds = round(context.clock() - started, 6)
     why = await _note_start(context, pairs, asker, rendered.shown)
     opinion = await calibrated(context, asker, pairs, rendered.shown)
+    scores = {trajectory.example_id: trajectory.score for trajectory in answered}
     summary = StepSummary(
         step=step.name,
         kind=step.kind,
@@ -61,7 +63,7 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
             "artifact": await context.store.aput_blob(artifact.to_json()),
             "calls": await context.store.aput_blob(asker.encode()),
             "record": await put_json(context, _record(context, asker, why, opinion)),
-            "scores": await put_json(context, {one.example_id: one.score for one in answered}),
+            "scores": await put_json(context, scores),
             **{name: split.digest for name, split in splits.items()},
             "engine": engine_digest(context.spec),
         },
@@ -69,12 +71,13 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
             "train": len(splits["train"].examples),
             "select": len(select),
             "gate": len(gate),
+            **_clusters(gate),
             "test": len(splits["test"].examples) if "test" in splits else 0,
             **asker.counts(),
             "failed": sum(bool(trajectory.error) for trajectory in answered),
         },
         scores={
-            "select": mean({trajectory.example_id: trajectory.score for trajectory in answered}),
+            "select": mean(by_cluster(scores, {one.id: one.cluster for one in select if one.cluster})),
             "tokenFactor": _token_factor(context, select, rendered.text, asker),
             **(opinion.figures if opinion else {}),
         },
@@ -87,6 +90,12 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
         observations=tuple(waves),
     )
     return await write_receipt(context, summary)
+
+
+def _clusters(gate: list[Example]) -> dict[str, int]:
+    """Return how many clusters gate has, as a count of the summary; nothing where rows have none."""
+    clusters = {example.cluster for example in gate if example.cluster}
+    return {"gateClusters": len(clusters)} if clusters else {}
 
 
 async def _start_of(context: WorkContext) -> Any:

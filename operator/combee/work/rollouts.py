@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from combee.algo.clusters import by_cluster
 from combee.errors import CombeeError, ContextLengthError, RolloutError, TransientError
 from combee.methods.protocol import CutError, ParseError, RolloutReply
 from combee.methods.verification import Known
@@ -170,6 +171,13 @@ class Scores:
     """the mean partial credit; None where the task has none."""
     answered: list[Trajectory]
     """what was done on those that were asked, in order; those whose score was known are not among them."""
+    clusters: dict[str, str] = field(default_factory=dict)
+    """the clusters of the examples that have one, by example id."""
+
+    @property
+    def by_cluster(self) -> dict[str, float]:
+        """The scores that a mean and an interval are over."""
+        return by_cluster(self.by_id, self.clusters)
 
 
 async def evaluate(
@@ -210,7 +218,8 @@ async def evaluate(
     refuse_a_bad_day([one.error for one in answered] + [""] * len(scores), f"rows of {stage}", stage)
     scores |= {one.example_id: (one.score, one.partial) for one in answered}
     by_id = {example.id: scores[example.id][0] for example in examples}
-    return Scores(by_id, mean_partial(scores[example_id][1] for example_id in by_id), answered)
+    clusters = {example.id: example.cluster for example in examples if example.cluster}
+    return Scores(by_id, mean_partial(scores[example_id][1] for example_id in by_id), answered, clusters)
 
 
 def mean_partial(partials: Iterable[float | None]) -> float | None:

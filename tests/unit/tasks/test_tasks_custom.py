@@ -13,6 +13,7 @@ from combee.errors import DataError, ManifestError
 from combee.records import Example
 from combee.tasks.container import ContainerTask
 from combee.tasks.custom import load_task
+from combee.tasks.formula import FormulaTask
 from combee.tasks.registry import task_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -44,6 +45,19 @@ def test_the_example_is_a_task(module: Path) -> None:
     assert task.score("log-4", EXAMPLE).correct
     assert task.score("FIN-7", EXAMPLE).feedback == "The ticket belongs to LOG-4."
     assert "codes are this company's own" in task.instructions
+
+
+def test_a_class_may_change_how_a_type_that_is_there_scores_and_nothing_else(module: Path) -> None:
+    """The one that docs/evaluator.md shows."""
+    page = (ROOT / "docs/evaluator.md").read_text()
+    module.write_text(page.partition("```python\n")[2].partition("```")[0])
+    task = load_task("own_task:WithinTenPercent")
+    (row,) = task.read_rows([b'{"context": "What is it?", "target": "200"}\n'], "t.jsonl").examples
+    assert task.instructions == FormulaTask().instructions and task.model_input(row) == "What is it?"
+    scores = {answer: task.score(answer, row) for answer in ("200", "205", "212", "250", "none")}
+    assert [score.value for score in scores.values()] == pytest.approx([1.0, 0.75, 0.4, 0.0, 0.0])
+    assert [score.correct for score in scores.values()] == [True, True, False, False, False]
+    assert scores["205"].feedback == "Expected 200; 0.75 of 1."
 
 
 def test_the_manifest_names_it(module: Path) -> None:

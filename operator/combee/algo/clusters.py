@@ -1,0 +1,24 @@
+"""Scores by cluster: rows that belong together (one customer's, one repository's) are one observation.
+
+Rows of one cluster rise and fall together, so that an interval over rows is too narrow. Here a cluster's
+score is the mean of its rows', and what follows (means, paired differences, tests, power) is over clusters.
+A cluster counts once, however many rows it has; where all have one row nothing changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+
+def by_cluster(scores: Mapping[str, float], clusters: Mapping[str, str]) -> dict[str, float]:
+    """Return the mean score of each cluster; ``clusters``: the cluster of an example by the example's id. One
+    that has none stands for itself.
+
+    >>> by_cluster({"1": 1.0, "2": 0.0, "3": 1.0}, {"1": "a", "2": "a", "3": "b"})
+    {'a': 0.5, 'b': 1.0}
+    """
+    members: dict[str, list[float]] = {}
+    for example, score in scores.items():
+        members.setdefault(clusters.get(example, example), []).append(score)
+    return {name: math.fsum(values) / len(values) for name, values in members.items()}
