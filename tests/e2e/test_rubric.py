@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,32 @@ def test_the_example_learns_by_what_the_evaluator_says(models: tuple[Sim, Sim], 
     path.write_text(yaml.safe_dump(prices))
     said = process("validate", "-f", path)
     assert said.returncode == 2 and f"models.evaluator ({SCORES})" in said.stderr
+
+
+def test_a_pair_is_judged_once_and_again_only_for_a_reason(models: tuple[Sim, Sim], tmp_path: Path) -> None:
+    """Runs share what is remembered: the second asks nobody, the third, with a reason, the evaluator."""
+    path, reason = example(tmp_path), "The service that scored had a fault on Monday"
+    document = yaml.safe_load(path.read_text())
+    document["spec"]["budget"] |= {"rollouts": 400}
+    used, asked = [], []
+    for number, again in enumerate(({}, {}, {"scoreAgain": reason})):
+        document["spec"]["models"]["evaluator"] |= again
+        path.write_text(yaml.safe_dump(document))
+        out = tmp_path / f"out{number}"
+        if number:
+            shutil.copytree(tmp_path / f"out{number - 1}" / "store" / "memo", out / "store" / "memo")
+        process("run", "-f", path, "-o", out, *engines(models))
+        used.append(result_of(out)["usage"])
+        asked.append([sum(sim.answered().values()) for sim in models])
+    scored, other = ([usage[role] for usage in used] for role in ("evaluator", "task"))
+    assert scored[0]["calls"] > scored[0]["hits"] and asked[1] == asked[0]
+    assert scored[1]["hits"] == scored[1]["calls"] == scored[2]["calls"] == scored[0]["calls"]
+    assert scored[2]["hits"] == scored[0]["hits"] and other[2]["hits"] == other[2]["calls"]
+    assert asked[2][0] == asked[1][0] and asked[2][1] - asked[1][1] == asked[1][1]
+    lines = [json.loads(line) for line in (tmp_path / "out2" / "rollouts.jsonl").read_text().splitlines()]
+    assert {line["scoredAgain"] for line in lines} == {reason}
+    report = (tmp_path / "out2" / "report.md").read_text()
+    assert f"answers that were scored before are scored again: {reason}" in report
 
 
 def test_an_evaluator_that_people_disagree_with_ends_the_run(models: tuple[Sim, Sim], tmp_path: Path) -> None:

@@ -40,9 +40,13 @@ def check(spec: RunSpec) -> None:
 def sentences(spec: RunSpec) -> tuple[str, ...]:
     """Return what a reader of the scores should know of who gave them; nothing where nothing is unusual."""
     evaluator = spec.models.evaluator
-    if not spec.task.is_evaluated or evaluator is None or evaluator.same_as_proposer is None:
+    if not spec.task.is_evaluated or evaluator is None:
         return ()
-    return (f"answers are scored by the proposer's own model: {evaluator.same_as_proposer}",)
+    reasons = (
+        ("answers are scored by the proposer's own model", evaluator.same_as_proposer),
+        ("answers that were scored before are scored again", evaluator.score_again),
+    )
+    return tuple(f"{what}: {reason}" for what, reason in reasons if reason is not None)
 
 
 def _same_model(spec: RunSpec, role: str, other: str) -> bool:

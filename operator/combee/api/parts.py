@@ -364,6 +364,12 @@ class EvaluatorModel(RoleModel):
         max_length=500,
         description="Why the proposer's own model scores, such as its cost; refused without a reason.",
     )
+    score_again: Words | None = Field(
+        default=None,
+        max_length=500,
+        description="Why answers that this evaluator scored before are scored again; once for each reason. "
+        "Absent: each is scored once.",
+    )
 
 
 class Models(Model):

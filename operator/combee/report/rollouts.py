@@ -60,6 +60,7 @@ def _models(session: Session) -> dict[str, str | None]:
         "servingModel": spec.model_name("task") if "task" in roles else None,
         "proposerModel": spec.model_name("proposer"),
         "evaluatorModel": spec.model_name("evaluator") if "evaluator" in roles else None,
+        "scoredAgain": spec.models.evaluator.score_again if spec.models.evaluator is not None else None,
     }
 
 

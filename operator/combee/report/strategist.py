@@ -262,6 +262,7 @@ def _evaluator(result: Result, title: str) -> Section:
     scored_by = models.get("evaluator") or f"none: the task computes {result.setup.metric} itself"
     usage = result.usage.values()
     calls, hits = sum(use.calls for use in usage), sum(use.hits for use in usage)
+    again = f"; {result.setup.scored_by}" if "scored again" in result.setup.scored_by else ""
     return Section(
         title,
         (
@@ -276,7 +277,7 @@ def _evaluator(result: Result, title: str) -> Section:
                 "cache key",
                 "sha256 of model, revision, engine arguments, decoding, messages, schema and repeat",
             ),
-            ("re-evaluation", "an equal request is answered from the memo and never asked again"),
+            ("re-evaluation", f"an equal request is answered from the memo and never asked again{again}"),
             ("answered from the memo", f"{hits:,} of {count(calls, 'call')}" if calls else NOT_SHOWN),
         ),
     )

@@ -151,6 +151,7 @@ class Asker:
         ordinal: int = 0,
         least_temperature: float = 0.0,
         after: tuple[int, ...] = (),
+        anew: str = "",
     ) -> Parsed:
         """Return the parsed answer. Raises ParseError when three repair rounds did not help, CutError when a
         shorter answer was cut, too, and the errors of ``ChatClient.ask``; those that only concern this ask
@@ -158,12 +159,13 @@ class Asker:
 
         What a tolerant parser reads out of broken JSON is a guess: the model is asked again, and the
         guess is taken only when that brings nothing. An answer that was cut is taken if it can be parsed.
+        ``anew``: why a remembered answer is not taken, unless it was given for the same reason.
         """
         sampling = self.samplings.get(role, DEFAULT).warmed(least_temperature)
         prompt = sized(prompt, sampling.max_tokens or prompt.max_output_tokens)
         try:
             return await self._answer(
-                partial(self._call, role, sampling, (stage, chain, after), ordinal), prompt, parse
+                partial(self._call, role, sampling, (stage, chain, after), (ordinal, anew)), prompt, parse
             )
         except LOSSES as error:
             self.lost[fate_of(error)] += 1
@@ -210,7 +212,7 @@ class Asker:
         role: str,
         sampling: Sampling,
         place: tuple[str, int, tuple[int, ...]],
-        ordinal: int,
+        repeat: tuple[int, str],
         prompt: Prompt,
     ) -> _Reply:
         stage, chain, after = place
@@ -218,7 +220,7 @@ class Asker:
         if client is None:
             raise EndpointError(f"no model is given for the role {role}", where=f"spec.models.{role}")
         self.begin(stage)
-        request = ChatRequest(prompt, sampling, ordinal)
+        request = ChatRequest(prompt, sampling, *repeat)
         if (context_tokens := client.context_tokens) is not None:
             check_room(request, context_tokens, self.token_factor, f"models.{role}")
         try:

@@ -2,7 +2,8 @@
 
 The evaluator is shown what the task tells the model and asks of it, one answer, and the criteria; it sees no
 playbook, version or name. Its calls are remembered like all others, by model, decoding and the whole prompt,
-which is the scorer's version, too: an answer that comes again to the same question is not judged again.
+which is the scorer's version, too: an answer that comes again to the same question is not judged again,
+unless the manifest says why (``evaluator.scoreAgain``).
 """
 
 from __future__ import annotations
@@ -49,7 +50,14 @@ async def verdict_on(
     request = {"messages": [{"role": name, "content": text} for name, text in parts if text]}
     try:
         return await ask_verdict(
-            asker, role, request, {"content": answer}, _rubric(context).criteria, stage=stage, chain=chain
+            asker,
+            role,
+            request,
+            {"content": answer},
+            _rubric(context).criteria,
+            stage=stage,
+            chain=chain,
+            anew=_why_anew(context) if role == ROLE else "",
         )
     except ParseError as error:
         raise TransientError(
@@ -68,6 +76,7 @@ async def ask_verdict(
     *,
     stage: str,
     chain: int,
+    anew: str = "",
 ) -> Verdict:
     """Ask for the verdict on one answer to a chat request: the one call by which a model judges, in map,
     replays, select and gate, in a calibration and in a canary alike. Without criteria it is a verdict in
@@ -81,7 +90,13 @@ async def ask_verdict(
     def read(text: str) -> Verdict:
         return parse_rubric(text, order) if criteria else parse_verdict(text)
 
-    return await asker.ask(role, prompt, read, stage=stage, chain=chain)
+    return await asker.ask(role, prompt, read, stage=stage, chain=chain, anew=anew)
+
+
+def _why_anew(context: WorkContext) -> str:
+    """Return why answers that were scored are scored again; empty where they are not."""
+    evaluator = context.spec.models.evaluator
+    return (evaluator.score_again or "") if evaluator is not None else ""
 
 
 def _rubric(context: WorkContext) -> Rubric:

@@ -108,7 +108,7 @@ def context(train: Dataset | None = None, *, referee: bool = False) -> Any:
 
     quiet = SimpleNamespace(begin=lambda *_: None, advance=lambda *_: None, note=notes.append)
     notes.clear()
-    models = SimpleNamespace(referee=object() if referee else None)
+    models = SimpleNamespace(referee=object() if referee else None, evaluator=None)
     return SimpleNamespace(
         spec=SimpleNamespace(task=SPEC, models=models),
         task=TASK,

@@ -56,8 +56,10 @@ class Judge:
     rows: list[object] = field(default_factory=list)
     prompts: list[Prompt] = field(default_factory=list)
 
-    async def ask(self, role: str, prompt: Prompt, parse: Any, *, stage: str, chain: int) -> Any:
-        assert (role, stage) == ("evaluator", "judge")
+    async def ask(
+        self, role: str, prompt: Prompt, parse: Any, *, stage: str, chain: int, anew: str = ""
+    ) -> Any:
+        assert (role, stage, anew) == ("evaluator", "judge", "")
         self.asked.append(text_of(prompt))
         self.prompts.append(prompt)
         said = self.says(text_of(prompt))
@@ -205,7 +207,8 @@ def test_a_version_learned_by_a_rubric_is_judged_by_the_same_and_its_fractions_a
 def test_the_canary_asks_what_the_run_asks_of_the_same_conversation() -> None:
     """The run's scores and the canary's come of one prompt, byte for byte."""
     task = task_of(TaskSpec.model_validate(REPLIES))
-    context: Any = SimpleNamespace(spec=SimpleNamespace(task=TaskSpec.model_validate(REPLIES)), task=task)
+    spec = SimpleNamespace(task=TaskSpec.model_validate(REPLIES), models=SimpleNamespace(evaluator=None))
+    context: Any = SimpleNamespace(spec=spec, task=task)
     learned, served = (Judge(by_rubric) for _ in range(2))
     example = Example("1", "What is 2 + 2?", "", "d")
     asyncio.run(score_of(context, learned, example, "4", stage="judge", chain=0))  # type: ignore[arg-type]

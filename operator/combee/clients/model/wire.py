@@ -72,6 +72,8 @@ class ChatRequest:
     prompt: Prompt
     sampling: Sampling = DEFAULT
     ordinal: int = 0
+    anew: str = ""
+    """Why it is asked though it may have been answered before: a part of the key, which is sent to nobody."""
 
     @property
     def output_tokens(self) -> int:
@@ -105,6 +107,8 @@ class CanonicalRequest:
             "schema": [prompt.schema_name, prompt.schema],
             "ordinal": self.request.ordinal,
         }
+        if self.request.anew:
+            content["anew"] = self.request.anew
         return canonical_digest(content)
 
 
