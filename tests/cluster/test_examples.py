@@ -31,6 +31,7 @@ LAPTOP = {
     "gepa.yaml",
     "adapter.yaml",
     "replies.yaml",
+    "replies-real.yaml",
 }
 """read files of this machine."""
 FILES = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.yaml") if path.name not in LAPTOP)

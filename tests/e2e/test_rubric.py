@@ -113,9 +113,9 @@ def test_an_evaluator_that_people_disagree_with_ends_the_run(models: tuple[Sim, 
     assert done.returncode == 5 and "all of its interval lies below 0.7" in done.stdout + done.stderr
     result = result_of(tmp_path / "out")
     assert result["outcome"] == "Failed" and "EvaluatorNotCalibrated" in result["reason"]
-    assert (
-        result["usage"]["evaluator"]["calls"] >= 50 and result["usage"]["task"]["calls"] == result["rollouts"]
-    )
+    usage = result["usage"]
+    assert usage["evaluator"]["calls"] >= 50 and usage["task"]["calls"] == result["rollouts"]
+    assert "in another folder with a copy of this one's store/memo" in " ".join(done.stdout.split())
     asked = sum(models[1].answered().values())
     again = process("run", "-f", path, "-o", tmp_path / "out", *engines(models))
     assert again.returncode == 5 and sum(models[1].answered().values()) == asked

@@ -12,6 +12,7 @@ from combee.algo.gates import CONFIDENCE, examples_needed
 from combee.api.methods import budget_field
 from combee.api.stakes import TUNED_ON
 from combee.names import LESSONS_FILE
+from combee.plan import calibrated
 from combee.plan.state import ENOUGH_EXAMPLES
 from combee.report.parts import Faults
 from combee.report.result import Paired, PlaybookInfo, Result
@@ -221,10 +222,12 @@ def next_steps(result: Result, *, command: str = "") -> tuple[str, ...]:
     steps: list[str] = []
     if result.outcome == "Stopped":
         steps.append(f"{_capital(again)} to go on: finished calls are kept and not asked twice.")
-    if result.outcome == "Failed":
+    where = "in another folder with a copy of this one's store/memo" if command else "under another name"
+    if result.outcome == "Failed" and result.reason.startswith(calibrated.CODE):
+        steps.append(f"Start {where}: what was answered is not asked again.")
+    elif result.outcome == "Failed":
         steps.append(f"Mend what the reason says, then {again}: finished calls are kept.")
     if result.outcome == "BudgetExhausted":
-        where = "in another folder with a copy of this one's store/memo" if command else "under another name"
         more = f"Raise the limit under spec.budget and start {where}: what was answered is not asked again."
         steps.append(f"{more} Or use the playbook as it is.")
     if result.diagnosis is not None and not result.diagnosis.go:
