@@ -29,7 +29,7 @@ from combee.assembly.manifest import read_run
 from combee.plan.cluster.decide import decide_cluster
 from combee.plan.cluster.engines import EngineWish, gpus_in_use
 from combee.plan.cluster.memory import Memory
-from combee.plan.cluster.seen import EngineSeen
+from combee.plan.cluster.seen import EngineSeen, ServiceSeen
 from combee.plan.cluster.standing import End, calibrated, standing
 from combee.plan.cluster.status import About, run_status
 from combee.plan.decide import Identity, decide
@@ -198,3 +198,16 @@ def test_an_engine_that_only_learning_asks_goes_before_gate_is_looked_at() -> No
     facts = seen(placed("evaluate", 3), engines={name: UP[name] for name in held})
     got = decide_cluster(run_of(**about), memory(STOPPED, engines_since=held), facts)
     assert got.engines == {"main": EngineWish(1), "scores": EngineWish(0)}
+
+
+@pytest.mark.parametrize(("state", "waits"), [(RunState(), True), (LEARNING, False)])
+def test_a_server_of_somebody_elses_that_only_a_referee_asks_is_waited_for_no_longer(
+    state: RunState, waits: bool
+) -> None:
+    ref = {"name": "second", "ref": {"kind": "LLMInferenceService", "name": "large"}}
+    about = {**JUDGED, "engines": [*JUDGED["engines"][:2], ref]}
+    up = {name: UP[name] for name in ("main", "scores")}
+    service = ServiceSeen(waits_for="LLMInferenceService large: it is not ready")
+    facts = seen(engines=up, services={"second": service}, plans={0: plan()})
+    got = decide_cluster(run_of(**about), memory(state, engines_since=dict.fromkeys(up, NOW - 9)), facts)
+    assert ("second" in got.waiting) is waits and bool(got.jobs) is not waits

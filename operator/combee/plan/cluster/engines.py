@@ -76,7 +76,7 @@ def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid:
     idle_since = (memory.idle_since or seen.now) if stuck else 0.0
     wishes: dict[str, EngineWish] = {}
     wake = [] if half.wake_after_seconds is None else [half.wake_after_seconds]
-    waiting = waits_for(seen)
+    waiting = waits_for(seen, engines_in_use(spec, next_kind(memory.run)))
     if waiting:
         wake.append(SERVICE_SECONDS)
     for engine in spec.engines:
@@ -167,9 +167,10 @@ def own_engines_in_use(spec: RunSpec, kind: StepKind = PROFILE) -> tuple[str, ..
     return tuple(name for name in engines_in_use(spec, kind) if name in own)
 
 
-def waits_for(seen: Seen) -> str:
-    """Return what the first service that is not ready lacks; empty when all are ready."""
-    lacks = ((name, service.waits_for) for name, service in sorted(seen.services.items()))
+def waits_for(seen: Seen, used: Collection[str]) -> str:
+    """Return what the first service of the engines ``used`` that is not ready lacks; empty when all are."""
+    services = sorted((name, service) for name, service in seen.services.items() if name in used)
+    lacks = ((name, service.waits_for) for name, service in services)
     return next((f"engine {name} waits for {lack}" for name, lack in lacks if lack), "")
 
 

@@ -191,9 +191,10 @@ def _engines(spec: RunSpec, memory: Memory, seen: Seen, down: bool) -> Stand:
         return "True", R.NO_ENGINES, "the run has none of its own"
     if down:
         return "False", R.SCALED_DOWN, "they are taken down"
-    if lacking := waits_for(seen):
+    kind = next_kind(memory.run)
+    if lacking := waits_for(seen, engines_in_use(spec, kind)):
         return "False", R.NOT_READY, lacking
-    own = own_engines_in_use(spec, next_kind(memory.run))
+    own = own_engines_in_use(spec, kind)
     absent = [name for name in own if name not in seen.engines]
     for name in absent:
         if (fetch := seen.fetching.get(name)) is not None:
