@@ -8,6 +8,7 @@ from combee.api.run import RunSpec
 from combee.plan.money import money_of
 from combee.plan.state import RunState, after_iteration, after_profile, charge
 from combee.plan.types import StepSummary
+from combee.report.parts import DiagnosisRecord
 from combee.report.result import AcceptedPrompt, CostPerPoint, Paired, SerialBaseline, SerialPoint
 from combee.report.session import Session
 from combee.steps import kind_of
@@ -65,7 +66,7 @@ def _accepted(session: Session, state: RunState, select: float) -> AcceptedPromp
         wall_seconds=round(spend.wall_clock_seconds, 3),
         money=money,
         cost_per_point=_per_point(spend, gain, money, spend.wall_clock_seconds) if gain > 0 else None,
-        serial_seconds=_reached(serial_baseline(spec), select),
+        serial_seconds=_reached(spec, select),
     )
 
 
@@ -85,13 +86,18 @@ def _money(spec: RunSpec, state: RunState, gpu_seconds: float = 0.0) -> float | 
     return round(money_of(spec, state.usage, gpu_seconds), 6)
 
 
-def serial_baseline(spec: RunSpec) -> SerialBaseline | None:
-    """Return the serial baseline that a run's numbers are put beside; None where there is no curve."""
+def serial_baseline(spec: RunSpec, diagnosis: DiagnosisRecord | None) -> SerialBaseline | None:
+    """Return the curve that a diagnosis was read from as earlier versions told it; None where it was
+    measured, since its seconds are modelled, or where there is none."""
     stated = spec.serial_baseline
-    if stated is None or not stated.curve:
+    points = () if diagnosis is None or stated is None else diagnosis.points
+    curve = tuple(
+        SerialPoint(examples=one.at, seconds=one.seconds, score=one.score)
+        for one in points
+        if one.seconds is not None
+    )
+    if stated is None or not curve:
         return None
-    points = sorted(stated.curve, key=lambda one: (one.examples, one.seconds))
-    curve = tuple(SerialPoint(examples=one.examples, seconds=one.seconds, score=one.score) for one in points)
     best = max(one.score for one in curve)
     top, rise = next(one for one in curve if one.score == best), best - curve[0].score
     return SerialBaseline(
@@ -106,9 +112,11 @@ def serial_baseline(spec: RunSpec) -> SerialBaseline | None:
     )
 
 
-def _reached(baseline: SerialBaseline | None, score: float) -> float | None:
-    """Return the seconds after which a baseline first scored as much; None where it never did, or was
+def _reached(spec: RunSpec, score: float) -> float | None:
+    """Return the seconds after which the stated curve first scored as much; None where it never did, or was
     measured on other hardware."""
-    if baseline is None or baseline.measured_here is False:
+    stated = spec.serial_baseline
+    if stated is None or curve_is_from_here(spec) is False:
         return None
-    return next((one.seconds for one in baseline.curve if one.score >= score), None)
+    curve = sorted(stated.curve, key=lambda one: (one.examples, one.seconds))
+    return next((one.seconds for one in curve if one.score >= score), None)

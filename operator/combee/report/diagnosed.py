@@ -33,6 +33,8 @@ async def diagnosis_of(
         return None
     measured = next((one for one in done if "diagnosis" in one.outputs), None)
     points = await _points(spec, state, diagnosis, measured, store)
+    curve = spec.serial_baseline.curve if spec.serial_baseline is not None else ()
+    stated = {one.examples: one.seconds for one in curve}
     defaults, plateau = effective(spec, state), diagnosis.plateau_rollouts is not None
     seconds = diagnosis.seconds_per_example
     run_seconds = _seconds_per_example(done)
@@ -44,7 +46,7 @@ async def diagnosis_of(
         go=diagnosis.go,
         words=words(diagnosis),
         measured=diagnosis.headroom is not None,
-        points=tuple(_record(point) for point in points),
+        points=tuple(_record(point, stated.get(point.at)) for point in points),
         plateau_at=diagnosis.reading.at if plateau else None,
         plateau_rollouts=diagnosis.plateau_rollouts,
         headroom=None if diagnosis.headroom is None else HeadroomRecord.of(diagnosis.headroom),
@@ -73,9 +75,9 @@ async def _points(
     return curve_points(stated, state.baseline_select, diagnosis.rows) if stated else []
 
 
-def _record(point: Point) -> CurvePointRecord:
+def _record(point: Point, seconds: float | None) -> CurvePointRecord:
     low, high = score_interval(point.score, point.n, 0.95)
-    return CurvePointRecord.of(point, low=low, high=high)
+    return CurvePointRecord.of(point, low=low, high=high, seconds=seconds)
 
 
 def _money(spec: RunSpec, measured: StepSummary | None) -> float | None:

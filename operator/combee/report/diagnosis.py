@@ -8,7 +8,7 @@ from combee.report import svg
 from combee.report.draw import Figure, draw, grid
 from combee.report.parts import DiagnosisRecord
 from combee.report.result import Result
-from combee.report.text import Table, amount, score
+from combee.report.text import Table, amount, duration, score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,10 +56,13 @@ def _level(record: DiagnosisRecord, at: int) -> bool:
 
 def diagnosis_table(record: DiagnosisRecord) -> Table:
     """Return the curve by point, with the verdict beneath it."""
-    columns = (f"#{_unit(record)}", "#held-out score", "#95 % interval", "#rows", "")
+    timed = any(point.seconds is not None for point in record.points)
+    time = ("#time",) if timed else ()
+    columns = (f"#{_unit(record)}", *time, "#held-out score", "#95 % interval", "#rows", "")
     rows = tuple(
         (
             f"{point.at:,}",
+            *(("" if point.seconds is None else duration(point.seconds),) if timed else ()),
             score(point.score),
             f"{score(point.low)} to {score(point.high)}",
             f"{point.n:,}",

@@ -75,6 +75,12 @@ async def result_of(session: Session) -> Result:
     gate = records.evaluation.get("gate")
     paired = Paired(**gate) if gate else None
     iterations = tuple(_iterations(session, records))
+    spec, summaries, measured = (
+        session.run.spec,
+        session.summaries.values(),
+        records.around.get(DIAGNOSE.name),
+    )
+    diagnosis = await diagnosis_of(spec, session.state, summaries, session.context.store, measured)
     return Result(
         run=session.run.name,
         manifest_digest=session.manifest_digest,
@@ -94,20 +100,14 @@ async def result_of(session: Session) -> Result:
             [*(one.faults for one in iterations), *(s.faults for s in records.around.values())]
         ),
         profile=records.around.get(PROFILE.name),
-        diagnosis=await diagnosis_of(
-            session.run.spec,
-            session.state,
-            session.summaries.values(),
-            session.context.store,
-            records.around.get(DIAGNOSE.name),
-        ),
+        diagnosis=diagnosis,
         evaluation=records.around.get(EVALUATE.name),
         shape=_shape(session),
         durations=durations(await call_seconds(session), step_seconds(iterations, records.around)),
         budget=_budget(session),
         cost_per_point=whole_cost(session, paired),
         accepted=accepted(session),
-        serial_baseline=serial_baseline(session.run.spec),
+        serial_baseline=serial_baseline(spec, diagnosis),
         **_learned(session, records),
     )
 

@@ -230,6 +230,8 @@ class CurvePointRecord(Model):
     high: Share
     n: Count
     """Rows that it was scored on, or is taken to be."""
+    seconds: Amount | None = None
+    """Seconds since the start, as stated; null where it was measured, and in results of older versions."""
 
 
 class HeadroomRecord(Model):

@@ -333,7 +333,8 @@ class Result(Model):
     accepted: tuple[AcceptedPrompt, ...] = ()
     """The prompts that took the lead on select, in order."""
     serial_baseline: SerialBaseline | None = None
-    """The curve that the manifest states; null without one. A measured one is in ``diagnosis``."""
+    """The curve that the manifest states, filled from ``diagnosis`` for readers of earlier versions; null
+    without one, and where it was measured."""
     playbook: PlaybookInfo | None = None
     entries: tuple[Entry, ...] = ()
     variants: tuple[VariantRecord, ...] = ()

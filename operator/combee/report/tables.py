@@ -50,7 +50,7 @@ def tables(result: Result) -> dict[str, Table]:
         _data(result),
         _budget(result),
         accepted(result),
-        serial(result),
+        *([] if result.diagnosis else [serial(result)]),
         _setup(result),
     )
     return {table.key: table for table in made}

@@ -12,8 +12,13 @@ from made_up import result
 from combee.api.baseline import SerialBaseline
 from combee.api.load import parse_run
 from combee.api.run import RunSpec
+from combee.plan.diagnosis import of_curve
+from combee.plan.state import RunState
 from combee.plan.types import RoleUsage, StepSummary
 from combee.report.cost import accepted, serial_baseline, whole_cost
+from combee.report.diagnosed import diagnosis_of
+from combee.report.diagnosis import diagnosis_table
+from combee.report.parts import DiagnosisRecord
 from combee.report.result import Paired
 from combee.report.tables import tables
 from combee.report.words import cost_per_point
@@ -25,6 +30,8 @@ CURVE = [
     {"examples": 90, "seconds": 1800, "score": 0.7},
     {"examples": 120, "seconds": 2400, "score": 0.7},
 ]
+NO_STORE: Any = SimpleNamespace()
+"""A stated curve is in no store."""
 
 
 def spec_of(curve: list[dict[str, float]] | None = None, **more: Any) -> RunSpec:
@@ -82,17 +89,34 @@ def test_each_prompt_that_took_the_lead_has_what_was_used_until_then() -> None:
 def test_nothing_is_invented_without_prices_baseline_or_gain() -> None:
     spec = spec_of()
     (only,) = accepted(session_of(spec, 0.6))
-    assert (only.money, only.serial_seconds) == (None, None) and serial_baseline(spec) is None
+    assert (only.money, only.serial_seconds) == (None, None)
     assert accepted(session_of(spec, 0.4)) == ()
-    assert serial_baseline(spec_of([])) is None
+    assert serial_baseline("ACE", None) is None
 
 
-def test_the_serial_baseline_converges_where_it_first_scored_its_best() -> None:
-    baseline = serial_baseline(spec_of(CURVE))
+async def diagnosis_from(curve: list[dict[str, float]]) -> DiagnosisRecord:
+    """What a result says of a stated curve."""
+    spec = spec_of(curve)
+    read = of_curve(spec, 0.5, train_rows=100, select_rows=50, gate_rows=50)
+    record = await diagnosis_of(spec, RunState(diagnosis=read), (), NO_STORE, None)
+    assert record is not None
+    return record
+
+
+async def test_the_serial_baseline_is_what_the_diagnosis_was_read_from() -> None:
+    record = await diagnosis_from(CURVE)
+    baseline = serial_baseline("ACE", record)
     assert baseline is not None
+    assert [one.model_dump() for one in baseline.curve] == CURVE
+    assert "#time" in diagnosis_table(record).columns
+    measured = record.model_copy(
+        update={"points": tuple(one.model_copy(update={"seconds": None}) for one in record.points)}
+    )
+    assert serial_baseline("ACE", measured) is None
+    assert "#time" not in diagnosis_table(measured).columns
     assert (baseline.converged, baseline.examples_to_converge) == (0.7, 90)
     assert baseline.seconds_per_point == pytest.approx(90)
-    flat = serial_baseline(spec_of(CURVE[:1]))
+    flat = serial_baseline("ACE", await diagnosis_from(CURVE[:1]))
     assert flat is not None and flat.seconds_per_point is None
 
 
