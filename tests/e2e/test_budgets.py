@@ -30,7 +30,11 @@ WHOLE = {"rollouts": 250, "tokens": 250_000, "wallClockSeconds": 120, "money": 0
 """About what the whole run takes."""
 
 
-def world(seed: int, budget: dict[str, Any], width: int, size: int) -> World:
+SERIAL = {"serialBaseline": {"method": "ACE", "measure": True}}
+"""What has a run diagnose serial learning first."""
+
+
+def world(seed: int, budget: dict[str, Any], width: int, size: int, **spec: Any) -> World:
     """A run of 40 rows with a budget, at most ``width`` calls in flight, beside a server on a bad day."""
     run = manifest(
         f"budget-{seed}",
@@ -38,6 +42,7 @@ def world(seed: int, budget: dict[str, Any], width: int, size: int) -> World:
         workers={"concurrency": width, "callDeadlineSeconds": DEADLINE_SECONDS},
         batching={"mode": "Fixed", "size": size, "reason": "a test"},
         seed=seed,
+        **spec,
     )
     train, held_out = inprocess.formula_splits()
     splits = few(train, 40), few(held_out, 30)
@@ -51,17 +56,18 @@ def drawn(seed: int) -> tuple[World, list[float]]:
     budget = {name: share * WHOLE[name] for name, share in shares.items()}
     budget = {name: most if name == "money" else int(most) for name, most in budget.items()}
     kills = [draw.uniform(3, 60) for _ in range(draw.choice((0, 0, 1, 3)))]
-    return world(seed, budget, draw.choice((1, 4, 16)), draw.choice((5, 10, 20))), kills
+    width, size = draw.choice((1, 4, 16)), draw.choice((5, 10, 20))
+    return world(seed, budget, width, size, **(SERIAL if seed % 4 == 3 else {})), kills
 
 
 def test_no_budget_is_exceeded_by_more_than_the_calls_in_flight() -> None:
-    """Over 200 random budgets with faults and kills, by the server's own book.
+    """Over 200 random budgets with faults and kills, every fourth with a diagnosis, by the server's own book.
 
     At its end a run has at most ``workers.concurrency`` requests in flight, and each of them may use more
     than was held for it, since only the server can count its tokens. Each kill loses as many answers, which
     are asked for again. Rollouts are exact but for those, and no request is made after the wall clock ran
     out. A call that fails for good is charged the most it may have used."""
-    spent_all, killed = 0, 0
+    spent_all, killed, diagnosed = 0, 0, 0
     for seed in range(BUDGETS):
         it, kills = drawn(seed)
         ends = [it.session(after) for after in kills if it.outcome is None]
@@ -85,8 +91,23 @@ def test_no_budget_is_exceeded_by_more_than_the_calls_in_flight() -> None:
             assert it.seconds <= budget.wall_clock_seconds + DEADLINE_SECONDS, said
         spent_all += end.name == "BudgetExhausted"
         killed += lost
-    print(f"{BUDGETS} budgets, {spent_all} spent, {killed} kills: none overrun by more than calls in flight")
-    assert spent_all > BUDGETS / 3 and killed > BUDGETS / 10
+        diagnosed += any("-diagnose" in one for one in it.disk.objects.list("runs"))
+    print(
+        f"{BUDGETS} budgets, {spent_all} spent, {killed} kills, {diagnosed} with a diagnosis under way: none "
+        "overrun by more than calls in flight"
+    )
+    assert spent_all > BUDGETS / 3 and killed > BUDGETS / 10 and diagnosed > BUDGETS / 20
+
+
+@pytest.mark.parametrize("rollouts", [120, 125])
+def test_a_budget_that_ends_an_iteration_leaves_the_look_at_gate(rollouts: int) -> None:
+    """The second batch takes more than the first, which no plan could know."""
+    it = world(5, {"rollouts": rollouts}, width=4, size=20)
+    it.server_faults = Faults()
+    end = it.session()
+    assert end is not None and end.name == "BudgetExhausted"
+    assert "gate" in end.reason and f"the budget of {rollouts} rollouts is spent" in end.reason
+    assert it.guard.rollouts <= rollouts
 
 
 @pytest.mark.parametrize("seed", [1, 14, 21, 28])

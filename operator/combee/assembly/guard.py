@@ -21,6 +21,8 @@ from combee.plan.money import money_of
 from combee.plan.state import limits_of
 from combee.plan.types import RoleUsage, Step, StepSummary, Usage, add_usage
 
+NOTHING = Spend()
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -48,6 +50,8 @@ class BudgetGuard:
     before: Spend = field(default_factory=Spend)
     """what finished steps spent."""
     held: Spend = field(default_factory=Spend)
+    kept: Spend = field(default_factory=Spend)
+    """what the step may not spend, since the closing look needs it."""
     step_began: float = 0.0
     step_rollouts: int = 0
     step_usage: Usage = field(default_factory=dict)
@@ -58,8 +62,9 @@ class BudgetGuard:
         """Return the guard of a run's budget, with its prices."""
         return cls(limits_of(spec), elapsed_seconds, partial(money_of, spec))
 
-    def start_step(self, spend: Spend) -> None:
-        """Start counting a step on top of what finished steps spent."""
+    def start_step(self, spend: Spend, kept: Spend = NOTHING) -> None:
+        """Start counting a step on top of what finished steps spent, which leaves what is ``kept``."""
+        self.kept = kept
         self.before, self.held, self.step_rollouts, self.step_usage = spend, Spend(), 0, {}
         self.step_began = self.elapsed_seconds()
 
@@ -76,8 +81,7 @@ class BudgetGuard:
     @property
     def money(self) -> float:
         """What was charged, and what the GPUs cost meanwhile."""
-        held_gpu_seconds = self.gpus * (self.elapsed_seconds() - self.step_began)
-        return self.before.money + self.cost(self.step_usage, held_gpu_seconds)
+        return self.before.money + self.cost(self.step_usage, self._held_gpu_seconds())
 
     def hold(self, role: str, prompt_tokens: int, output_tokens: int, *, again: bool = False) -> Held:
         """Hold what a request may use at most, while it is under way."""
@@ -111,11 +115,15 @@ class BudgetGuard:
             step.name, step.kind, counts=counts, usage=dict(self.step_usage), error=error, message=message
         )
 
+    def _held_gpu_seconds(self) -> float:
+        return self.gpus * (self.elapsed_seconds() - self.step_began)
+
     def _spent(self) -> Spend:
-        return Spend(self.rollouts, self.tokens, money=self.money)
+        gpu_seconds = self.before.gpu_seconds + self._held_gpu_seconds()
+        return Spend(self.rollouts, self.tokens, gpu_seconds, money=self.money)
 
     def _refuse_over(self, planned: Spend, spent: Spend) -> None:
-        exceeded = fits(spent, planned, self.limits)
+        exceeded = fits(spent + self.kept, planned, self.limits)
         if exceeded is not None:
             raise BudgetExhaustedError(
                 exceeded.is_spent,

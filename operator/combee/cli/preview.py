@@ -132,6 +132,11 @@ def _held_out(shown: Preview) -> list[str]:
         f"smallest detectable gain          {least} on gate (paired, power {POWER} at 5 %)",
         f"{f'a true gain of {outlook.target_gain:g}, the target':<34}{ends}",
     ]
+    if shown.look_rollouts:
+        lines.append(
+            f"{'kept for the look at gate':<34}{shown.look_rollouts:,} rollouts and what they take of each "
+            "limit, time at profile's pace"
+        )
     if outlook.rows_needed:
         lines.append(f"{f'heldOut rows for power {POWER}':<34}about {outlook.rows_needed:,}")
     return lines

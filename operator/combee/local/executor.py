@@ -18,6 +18,7 @@ from combee.assembly.guard import BudgetGuard
 from combee.errors import BugError, CombeeError, UserError
 from combee.local.meter import Meter
 from combee.plan.decide import Identity, Plan, decide
+from combee.plan.kept import kept_for_look
 from combee.plan.money import money_of
 from combee.plan.state import RunState, charge
 from combee.plan.types import Clocks, IterationPlan, Outcome, Snapshot, Step, StepSummary
@@ -107,7 +108,8 @@ class LocalExecutor:
             self.baseline = self.state.artifact
         charged = charged_so_far(self.state, self.summaries)
         money = money_of(self.context.spec, charged.usage)
-        self.guard.start_step(replace(charged.spend, money=money))
+        kept = kept_for_look(self.context.spec, self.state)
+        self.guard.start_step(replace(charged.spend, money=money), kept)
         self.meter.moved(before, self.state, self.plans)
 
     async def _do(self, step: Step) -> None:
@@ -136,8 +138,8 @@ class LocalExecutor:
 
 def charged_so_far(state: RunState, summaries: Mapping[str, StepSummary]) -> RunState:
     """Return the state charged with the finished steps of the unfinished iteration: the finish step will add
-    them up, and until then the budget must count them. A run that is over has none."""
-    if state.outcome is not None:
+    them up, and until then the budget must count them. Once learning is over there is none."""
+    if state.phase not in ("Profiling", "Learning"):
         return state
     leading = [
         summary

@@ -156,8 +156,17 @@ def _learn(facts: _Facts, state: RunState) -> Plan:
             return Plan(state, start=(step,), then=steps[position + 1 :])
         if summary.error:
             done = [facts.snapshot.summaries[one.name] for one in steps[:position]]
-            return _failed(reduce(charge, done, state), summary)
+            return _broken_off(stated, reduce(charge, done, state), summary)
     return Plan(after_iteration(state, plan, facts.snapshot.summaries[steps[-1].name]))
+
+
+def _broken_off(facts: _Facts, state: RunState, summary: StepSummary) -> Plan:
+    """Return what follows a step of an iteration that failed. Where a budget ended it, what was learned
+    before is looked at with what was kept for that."""
+    if summary.error != "BudgetExhausted":
+        return _failed(state, summary)
+    stop = Outcome("BudgetExhausted", summary.message)
+    return _evaluate(facts, replace(charge(state, summary), phase="Evaluating", stop=stop))
 
 
 def effective(spec: RunSpec, state: RunState) -> RunSpec:
@@ -269,7 +278,7 @@ def _closing_cost(state: RunState) -> Spend:
     if state.facts is None or state.facts.select_rows == 0:
         return Spend()
     rollouts = state.facts.select_rows + state.facts.look_rollouts
-    return Spend(rollouts=rollouts, tokens=int(rollouts * _tokens_a_rollout(state)))
+    return Spend(rollouts=rollouts, tokens=int(rollouts * tokens_a_rollout(state)))
 
 
 def least_spend(spec: RunSpec, state: RunState, examples: int) -> Spend:
@@ -278,7 +287,7 @@ def least_spend(spec: RunSpec, state: RunState, examples: int) -> Spend:
     return spent + closing + per_example.times(examples)
 
 
-def _tokens_a_rollout(state: RunState) -> float:
+def tokens_a_rollout(state: RunState) -> float:
     """Return the tokens of a rollout so far, with its evaluator's verdict where there is one."""
     used = (state.usage.get(role) for role in ("task", "evaluator"))
     return sum(one.tokens / max(one.calls, 1) for one in used if one is not None)
@@ -307,7 +316,7 @@ def _first_guess(state: RunState) -> Spend:
     tree and three replays, each about as long as profile's rollouts. Without rollouts nothing is known."""
     if state.facts is not None and not state.facts.held_out_rows:
         return Spend()
-    return Spend(rollouts=4, tokens=int(6 * _tokens_a_rollout(state)))
+    return Spend(rollouts=4, tokens=int(6 * tokens_a_rollout(state)))
 
 
 def _over_budget(facts: _Facts, state: RunState) -> Outcome | None:

@@ -121,6 +121,8 @@ class Preview:
     """what gate can show; None where nothing is scored."""
     held_out: tuple[int, int]
     """the rows of select and of gate."""
+    look_rollouts: int = 0
+    """of the look at gate and test at the end; learning leaves what they take of each limit."""
     diagnosis: Shape | None = None
     """what the diagnosis of serial learning may take on top; None where it is not measured."""
     warnings: tuple[str, ...] = ()
@@ -169,6 +171,7 @@ def preview(spec: RunSpec, shape: DataShape) -> Preview:
     refused = refusal(spec, "Advisory")
     measured = _diagnosis(spec, facts)
     return Preview(
+        look_rollouts=facts.look_rollouts if spec.rolls_out else 0,
         diagnosis=measured,
         batches=tuple(batches),
         batch_reason=reason,

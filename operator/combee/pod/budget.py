@@ -19,23 +19,42 @@ from combee.plan.types import StepSummary
 def spent_before(spec: RunSpec, params: Mapping[str, Any], inputs: Iterable[StepSummary]) -> Spend:
     """Return what the run had spent when this step began.
 
-    The operator says what was spent before the iteration (``spent``: rollouts, tokens, wallClockSeconds,
-    money); the receipts of the iteration's own steps say what those spent.
+    The operator says what was spent before the iteration (``spent``: rollouts, tokens, gpuSeconds,
+    wallClockSeconds, money); the receipts of the iteration's own steps say what those spent.
     """
-    earlier = params.get("spent") or {}
-    try:
-        spend = Spend(
-            rollouts=int(earlier.get("rollouts", 0)),
-            tokens=int(earlier.get("tokens", 0)),
-            wall_clock_seconds=float(earlier.get("wallClockSeconds", 0.0)),
-            money=float(earlier.get("money", 0.0)),
-        )
-    except (AttributeError, TypeError, ValueError):
-        raise BugError("spent is no table of numbers", where="COMBEE_STEP") from None
+    spend = _amounts(params, "spent")
     for summary in inputs:
         own = spend_of(summary)
         spend += Spend(own.rollouts, own.tokens, money=money_of(spec, summary.usage))
     return spend
+
+
+def kept_by(params: Mapping[str, Any], parts: int) -> Spend:
+    """Return what each of a step's pods may not spend, of what the operator keeps for the closing look. Time
+    is not divided: all pods use the same."""
+    kept = _amounts(params, "kept")
+    return Spend(
+        rollouts=-(-kept.rollouts // parts),
+        tokens=-(-kept.tokens // parts),
+        gpu_seconds=kept.gpu_seconds / parts,
+        wall_clock_seconds=kept.wall_clock_seconds,
+        money=kept.money / parts,
+    )
+
+
+def _amounts(params: Mapping[str, Any], name: str) -> Spend:
+    """Return a table of a step's parameters; what an earlier operator did not give is 0."""
+    table = params.get(name) or {}
+    try:
+        return Spend(
+            rollouts=int(table.get("rollouts", 0)),
+            tokens=int(table.get("tokens", 0)),
+            gpu_seconds=float(table.get("gpuSeconds", 0.0)),
+            wall_clock_seconds=float(table.get("wallClockSeconds", 0.0)),
+            money=float(table.get("money", 0.0)),
+        )
+    except (AttributeError, TypeError, ValueError):
+        raise BugError(f"{name} is no table of numbers", where="COMBEE_STEP") from None
 
 
 def with_budget(spec: RunSpec, params: Mapping[str, Any]) -> RunSpec:
@@ -62,8 +81,13 @@ def shared_limits(limits: Limits, spent: Spend, parts: int, index: int) -> Limit
         limits,
         rollouts=_part(limits.rollouts, spent.rollouts, parts, index),
         tokens=_part(limits.tokens, spent.tokens, parts, index),
-        money=None if limits.money is None else spent.money + max(0.0, limits.money - spent.money) / parts,
+        gpu_seconds=_share(limits.gpu_seconds, spent.gpu_seconds, parts),
+        money=_share(limits.money, spent.money, parts),
     )
+
+
+def _share(limit: float | None, spent: float, parts: int) -> float | None:
+    return None if limit is None else spent + max(0.0, limit - spent) / parts
 
 
 def _part(limit: int | None, spent: int, parts: int, index: int) -> int | None:

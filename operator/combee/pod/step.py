@@ -34,7 +34,7 @@ from combee.objects.rollout_layout import PORT
 from combee.plan.cluster.engines import gpus_in_use
 from combee.plan.state import limits_of
 from combee.plan.types import StepSummary
-from combee.pod.budget import shared_limits, spent_before, with_budget
+from combee.pod.budget import kept_by, shared_limits, spent_before, with_budget
 from combee.pod.data import PodData, initial_playbook
 from combee.pod.environment import Pod, open_store, secret_key
 from combee.pod.inputs import others_done, read_inputs
@@ -186,7 +186,7 @@ class _Worker:
         limits = limits_of(with_budget(pod.spec, pod.step.params))
         guard.limits = shared_limits(limits, spent, pod.step.shards, pod.shard)
         guard.elapsed_seconds = lambda: spent.wall_clock_seconds + time.monotonic() - began
-        guard.start_step(spent)
+        guard.start_step(spent, kept_by(pod.step.params, max(1, pod.step.shards)))
 
     async def _help(self, context: WorkContext) -> None:
         """Take work from shards that are still at it, until they are done. The owner meets whatever goes

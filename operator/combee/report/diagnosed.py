@@ -25,9 +25,10 @@ async def diagnosis_of(
     summaries: Iterable[StepSummary],
     store: Store,
     step: StepRecord | None,
+    gpus: float = 0.0,
 ) -> DiagnosisRecord | None:
     """Return what is known of serial learning; None where nothing was asked, or is known yet. ``step``: the
-    record of the step that measured it."""
+    record of the step that measured it; ``gpus``: those that the run held on average."""
     diagnosis, done = state.diagnosis, [one for one in summaries if not one.error]
     if diagnosis is None:
         return None
@@ -36,6 +37,7 @@ async def diagnosis_of(
     curve = spec.serial_baseline.curve if spec.serial_baseline is not None else ()
     stated = {one.examples: one.seconds for one in curve}
     defaults, plateau = effective(spec, state), diagnosis.plateau_rollouts is not None
+    gpu_seconds = round(gpus * measured.seconds["wall"], 3) if measured is not None else 0.0
     seconds = diagnosis.seconds_per_example
     run_seconds = _seconds_per_example(done)
     comparable = seconds and run_seconds and curve_is_from_here(spec) is not False
@@ -53,7 +55,8 @@ async def diagnosis_of(
         examples=diagnosis.examples,
         rollouts=diagnosis.rollouts,
         tokens=spend_of(measured).tokens if measured is not None else 0,
-        money=_money(spec, measured),
+        gpu_seconds=gpu_seconds or None,
+        money=_money(spec, measured, gpu_seconds),
         seconds_per_example=seconds,
         run_seconds_per_example=run_seconds,
         speed_up=speed_up,
@@ -80,10 +83,10 @@ def _record(point: Point, seconds: float | None) -> CurvePointRecord:
     return CurvePointRecord.of(point, low=low, high=high, seconds=seconds)
 
 
-def _money(spec: RunSpec, measured: StepSummary | None) -> float | None:
+def _money(spec: RunSpec, measured: StepSummary | None, gpu_seconds: float) -> float | None:
     if spec.prices is None or measured is None:
         return None
-    return round(money_of(spec, measured.usage), 4)
+    return round(money_of(spec, measured.usage, gpu_seconds), 4)
 
 
 def _seconds_per_example(done: Iterable[StepSummary]) -> float | None:

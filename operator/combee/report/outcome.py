@@ -75,12 +75,9 @@ async def result_of(session: Session) -> Result:
     gate = records.evaluation.get("gate")
     paired = Paired(**gate) if gate else None
     iterations = tuple(_iterations(session, records))
-    spec, summaries, measured = (
-        session.run.spec,
-        session.summaries.values(),
-        records.around.get(DIAGNOSE.name),
-    )
-    diagnosis = await diagnosis_of(spec, session.state, summaries, session.context.store, measured)
+    spec, store, step = session.run.spec, session.context.store, records.around.get(DIAGNOSE.name)
+    gpus = session.gpu_seconds / session.wall_seconds if session.wall_seconds else 0.0
+    diagnosis = await diagnosis_of(spec, session.state, session.summaries.values(), store, step, gpus)
     return Result(
         run=session.run.name,
         manifest_digest=session.manifest_digest,

@@ -279,7 +279,9 @@ class DiagnosisRecord(Model):
     tokens: Count = 0
     """Likewise."""
     money: Amount | None = None
-    """Likewise, in the currency of the manifest's prices; null without prices. Time of GPUs is not in it."""
+    """Likewise, in the currency of the manifest's prices, time of GPUs included; null without prices."""
+    gpu_seconds: Amount | None = None
+    """Its share, by its time, of the GPU seconds that the run held; null where it held none."""
     seconds_per_example: Amount = 0.0
     """Modelled seconds that serial learning takes for an example; of a stated curve, its seconds."""
     run_seconds_per_example: Amount | None = None

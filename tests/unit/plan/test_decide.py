@@ -10,6 +10,7 @@ from combee.algo.budget import Spend
 from combee.api.load import parse_run
 from combee.api.run import RunSpec, Workers
 from combee.plan.decide import Identity, decide, evaluation_due, iteration_plan, shards_of
+from combee.plan.kept import kept_for_look
 from combee.plan.observed import Observed
 from combee.plan.state import Best, DataFacts, RunState
 from combee.plan.types import IterationPlan, Outcome, RoleUsage, Snapshot, StepSummary
@@ -303,6 +304,31 @@ def test_a_failed_step_ends_the_run_with_its_own_words(kind: str, error: str) ->
     assert got.outcome == Outcome(
         "BudgetExhausted" if error == "BudgetExhausted" else "Failed", "what happened"
     )
+
+
+def test_a_budget_that_ends_an_iteration_leaves_the_look_at_what_was_learned() -> None:
+    name = "formula-3fa9c1d2-i001-map-a0"
+    spent = {"task": RoleUsage(5, 0, 900, 100)}
+    broken = StepSummary(
+        name, "map", counts={"rollouts": 5}, usage=spent, error="BudgetExhausted", message="spent"
+    )
+    state = replace(LEARNING, iteration=1, artifact="A1", best=Best("A1", 0.7, 0))
+    got = ask(state, Snapshot({name: broken}, {1: plan(1)}))
+    assert [(step.kind, step.inputs) for step in got.start] == [("evaluate", {"artifact": "A1"})]
+    assert got.outcome is None and got.state.phase == "Evaluating"
+    assert got.state.stop == Outcome("BudgetExhausted", "spent")
+    assert (got.state.spend.rollouts, got.state.spend.tokens) == (5, 1000)
+
+
+def test_learning_keeps_what_the_look_takes_and_the_look_keeps_nothing() -> None:
+    used = {"task": RoleUsage(100, 0, 9000, 1000)}
+    state = replace(LEARNING, usage=used, spend=Spend(rollouts=100, tokens=10_000), profile_seconds=30.0)
+    kept = kept_for_look(spec(), state, gpus=2)
+    rows = FACTS.look_rollouts
+    assert (kept.rollouts, kept.tokens) == (rows, 100 * rows)
+    assert kept.wall_clock_seconds == pytest.approx(30.0 / FACTS.select_rows * rows) == kept.gpu_seconds / 2
+    assert kept_for_look(spec(), replace(state, phase="Evaluating")) == Spend()
+    assert kept_for_look(spec(), RunState()) == Spend()
 
 
 def test_an_outcome_is_final() -> None:

@@ -222,6 +222,7 @@ def test_on_a_cluster_it_is_one_job_before_any_map() -> None:
     assert [wish.step.kind for wish in plan.jobs] == ["diagnose"]
     params = plan.jobs[0].step.params
     assert params["digests"] == {"train": "t", "heldOut": "h"} and params["spent"]["rollouts"] == 20
+    assert params["kept"]["rollouts"] == 2 * 20, "the look at gate is not spent on a diagnosis"
     assert status.diagnosis is None
     plan, status = ticked(cluster_bench.done("diagnose"), before=plan.memory)
     assert plan.freeze is not None and plan.memory.baseline == "A0"
@@ -298,6 +299,8 @@ def test_a_preview_says_what_it_may_take(limit: int, warned: bool) -> None:
     assert any("serialBaseline.measure" in text for text in seen.warnings) == warned
     assert "diagnosis of serial learning" in shown_as("run", "combee run", seen, as_json=False)
     assert preview(spec_of(None), shape).diagnosis is None
+    assert seen.look_rollouts == 300
+    assert "kept for the look at gate         300 rollouts" in shown_as("run", "run", seen, as_json=False)
 
 
 def test_the_time_left_knows_scoring_from_diagnosing() -> None:

@@ -17,7 +17,7 @@ from combee.assembly.splits import refuse_moved
 from combee.clients.store.store import Store
 from combee.errors import BugError, DataError, HeldOutMovedError
 from combee.plan.types import RoleUsage, Step, StepSummary
-from combee.pod.budget import shared_limits, spent_before
+from combee.pod.budget import kept_by, shared_limits, spent_before
 from combee.pod.environment import Pod, open_store, read_pod
 from combee.pod.inputs import read_inputs, wanted
 from combee.pod.log import PodLog
@@ -45,6 +45,24 @@ def test_pods_together_spend_the_money_that_is_left_and_no_more(
         shared_limits(Limits(money=limit), Spend(money=spent), parts, index).money for index in range(parts)
     ]
     assert sum((one or 0.0) - spent for one in each) == pytest.approx(max(0.0, limit - spent), abs=1e-6)
+
+
+@given(kept=st.integers(0, 5000), parts=st.integers(1, 50))
+def test_pods_together_keep_what_the_look_needs(kept: int, parts: int) -> None:
+    table = {"rollouts": kept, "tokens": kept, "gpuSeconds": kept, "wallClockSeconds": 7.5, "money": kept}
+    each = kept_by({"kept": table}, parts)
+    assert each.rollouts * parts >= kept and each.tokens * parts >= kept
+    assert each.gpu_seconds * parts == pytest.approx(kept) and each.money * parts == pytest.approx(kept)
+    assert each.wall_clock_seconds == 7.5
+    assert kept_by({}, parts) == Spend(), "an earlier operator kept nothing"
+    with pytest.raises(BugError):
+        kept_by({"kept": [1]}, parts)
+
+
+@given(limit=st.floats(1, 1e6), spent=st.floats(0, 1e6), parts=st.integers(1, 50))
+def test_pods_together_hold_the_seconds_of_gpus_that_are_left(limit: float, spent: float, parts: int) -> None:
+    each = shared_limits(Limits(gpu_seconds=limit), Spend(gpu_seconds=spent), parts, 0).gpu_seconds
+    assert each is not None and (each - spent) * parts == pytest.approx(max(0.0, limit - spent), abs=1e-4)
 
 
 def test_what_was_spent_is_the_operators_word_and_the_inputs_receipts() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -9,10 +10,11 @@ from typing import Any
 import pytest
 from made_up import result
 
+from combee.algo.convergence import Reading
 from combee.api.baseline import SerialBaseline
 from combee.api.load import parse_run
 from combee.api.run import RunSpec
-from combee.plan.diagnosis import of_curve
+from combee.plan.diagnosis import Diagnosis, of_curve
 from combee.plan.state import RunState
 from combee.plan.types import RoleUsage, StepSummary
 from combee.report.cost import accepted, serial_baseline, whole_cost
@@ -154,6 +156,23 @@ def test_a_point_of_gate_has_its_money_and_gpu_seconds() -> None:
     assert (cost.tokens, cost.rollouts, cost.wall_seconds, cost.gpu_seconds) == (10_000, 5, 5, 100)
     assert cost.money == pytest.approx((1.0 + 1.0) / 10)
     assert whole_cost(session, gate.model_copy(update={"gain": 0.0})) is None
+
+
+async def test_a_diagnosis_costs_its_tokens_and_its_share_of_the_gpus() -> None:
+    used = {"task": RoleUsage(prompt_tokens=100_000)}
+    measured = StepSummary("d", "diagnose", {"diagnosis": "D"}, {}, {}, used, {"wall": 50.0})
+    store: Any = SimpleNamespace(aget_blob=read_points)
+    state = RunState(diagnosis=Diagnosis(Reading("Rising", 9, 0.5, 0.6, 0.5, 0.7, 0.1), 20))
+    paid = spec_of(prices={**PRICES, "perGpuHour": 3.6})
+    record = await diagnosis_of(paid, state, (measured,), store, None, 20.0)
+    assert record is not None and record.gpu_seconds == 1000.0
+    assert record.money == pytest.approx(1.0 + 1.0)
+    laptop = await diagnosis_of(paid, state, (measured,), store, None)
+    assert laptop is not None and (laptop.gpu_seconds, laptop.money) == (None, pytest.approx(1.0))
+
+
+async def read_points(digest: str) -> bytes:
+    return json.dumps({"points": [{"at": 0, "score": 0.5, "n": 20, "error": None}]}).encode()
 
 
 def test_the_report_tells_money_where_there_is_any() -> None:

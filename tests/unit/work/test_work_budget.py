@@ -93,6 +93,33 @@ def test_a_step_begins_with_what_finished_steps_spent() -> None:
         guard.hold("task", 60, 40)
 
 
+def test_a_step_leaves_what_is_kept_for_the_look() -> None:
+    seconds = [0.0]
+    guard = BudgetGuard(Limits(rollouts=10, wall_clock_seconds=100), lambda: seconds[0])
+    guard.start_step(Spend(rollouts=4), Spend(rollouts=5, wall_clock_seconds=20))
+    guard.hold("task", 1, 1).release()
+    guard.step_rollouts += 1
+    with pytest.raises(BudgetExhaustedError, match="the budget of 10 rollouts is spent"):
+        guard.hold("task", 1, 1)
+    guard.hold("proposer", 1, 1).release()
+    seconds[0] = 81.0
+    with pytest.raises(BudgetExhaustedError, match="the budget of 100 wallClockSeconds is spent"):
+        guard.hold("proposer", 1, 1)
+    guard.start_step(Spend(rollouts=5))
+    guard.hold("task", 1, 1).release()
+
+
+def test_seconds_of_gpus_end_a_step_before_the_look_needs_them() -> None:
+    seconds = [10.0]
+    guard = BudgetGuard(Limits(gpu_seconds=1000), lambda: seconds[0], gpus=4)
+    guard.start_step(Spend(gpu_seconds=500), Spend(gpu_seconds=100))
+    seconds[0] += 99.0
+    guard.hold("task", 1, 1).release()
+    seconds[0] += 2.0
+    with pytest.raises(BudgetExhaustedError, match="1,000 gpuSeconds"):
+        guard.hold("task", 1, 1)
+
+
 def test_money_is_held_at_the_full_price_and_charged_with_what_was_cached() -> None:
     table = {"prompt": 10_000, "cached": 1_000, "completion": 20_000}
     price = ModelPrice.model_validate(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -62,6 +62,7 @@ __all__ = [
     "ServedModel",
 ]
 
+CANCELLED = "Cancelled"
 MAX_TIMEOUTS = 2
 """How many attempts of one call may run into the deadline; more would only hold a slot."""
 _CHECK_ATTEMPTS = 3
@@ -134,10 +135,11 @@ class ChatClient:
             if answered.hit and self.budget is not None:
                 self.budget.recall(self.role)
         except BaseException as error:
-            lost = call.lost * sum(_most_tokens(request)) if isinstance(error, CombeeError) else 0
-            self._record(call, None, _code(error), lost)
-            if lost:
-                unanswered(lost)
+            charged = isinstance(error, CombeeError | asyncio.CancelledError)
+            most = [call.lost * tokens * charged for tokens in _most_tokens(request)]
+            self._record(call, None, _code(error), most)
+            if any(most) and isinstance(error, CombeeError):
+                unanswered(sum(most))
             raise
         self._record(call, answered, "")
         if self._limit_changes and not answered.hit:
@@ -351,17 +353,23 @@ class ChatClient:
         except (StatusError, NoAnswerError, ValueError):
             return None
 
-    def _record(self, call: Call, answered: Answered | None, error: str, lost_tokens: int = 0) -> None:
+    def _record(
+        self, call: Call, answered: Answered | None, error: str, most: Sequence[int] = (0, 0)
+    ) -> None:
         call.over()
         if self.on_call is None:
             return
         done, hit = (answered.completion, answered.hit) if answered else (None, False)
         record = CallRecord.of(self.role, done, hit=hit, error=error)
+        if error == CANCELLED:
+            # A server may work on it all the same, and a run that goes on afterwards has to pay for it.
+            record = replace(record, prompt_tokens=most[0], completion_tokens=most[1])
+        else:
+            record = replace(record, lost_tokens=record.lost_tokens + sum(most))
         self.on_call(
             replace(
                 record,
-                lost_tokens=record.lost_tokens + lost_tokens,
-                sent=record.sent or lost_tokens > 0,
+                sent=record.sent or any(most),
                 started=call.started,
                 queued_seconds=call.queued,
                 attempts=call.attempts,
@@ -378,7 +386,7 @@ def _most_tokens(request: ChatRequest) -> tuple[int, int]:
 def _code(error: BaseException) -> str:
     if isinstance(error, CombeeError):
         return error.code
-    return "Cancelled" if isinstance(error, asyncio.CancelledError) else BugError.code
+    return CANCELLED if isinstance(error, asyncio.CancelledError) else BugError.code
 
 
 def _final(meaning: EndpointError | Quirk, error: StatusError, question: Query) -> EndpointError:

@@ -193,8 +193,8 @@ class CallRecord:
     ``started`` is the offset, on the connection pool's clock, at which the attempt that succeeded
     was sent (a hit: at which the memo was asked). ``seconds`` is that attempt's latency; a hit
     carries the recorded one. ``queued_seconds`` is the wait for a slot and for the rate limits.
-    ``error`` is the error's code when the call failed ("Cancelled" when it was cancelled); the token
-    counts but ``lost_tokens`` are then 0.
+    ``error`` is the error's code when the call failed; the token counts but ``lost_tokens`` are then 0.
+    Those of one that was cancelled ("Cancelled") are the most that its requests may have used.
     """
 
     role: str

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from typing import get_args
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from combee.api.run import RunSpec
-from combee.plan.cluster.engines import calls_at_once, gpu_seconds
+from combee.algo.budget import Spend
+from combee.api.run import LimitName, RunSpec
+from combee.plan.cluster.engines import calls_at_once, gpu_seconds, gpus_in_use
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import YIELDED, JobSeen, Seen
+from combee.plan.kept import kept_for_look
 from combee.plan.money import money_of
 from combee.plan.types import Outcome, Step, StepSummary
-from combee.steps import KINDS, Result, kind_of
+from combee.steps import EVALUATE, KINDS, Result, kind_of
 
 UNPLACED_SECONDS = 30.0
 """When a map pod finds no place for this long, the pods that wait for it are deleted."""
@@ -226,6 +229,11 @@ def _job(memory: Memory, seen: Seen, step: Step) -> JobSeen | None:
     return next((j for j in seen.jobs.values() if j.step == step.name and j.attempt == attempt), None)
 
 
+def _table(spend: Spend) -> dict[str, float]:
+    """Return amounts by the names of their limits, as a pod reads them."""
+    return dict(zip(get_args(LimitName), spend.amounts, strict=True))
+
+
 def _equipped(step: Step, spec: RunSpec, memory: Memory, seen: Seen, *, early: bool) -> Step:
     """Return the step with what its pod must know beyond the plan."""
     state = memory.run
@@ -238,12 +246,16 @@ def _equipped(step: Step, spec: RunSpec, memory: Memory, seen: Seen, *, early: b
     if kind.looks_at_gate:
         params["baseline"] = memory.baseline
     if kind.asks_models and not kind.opens:
-        params["spent"] = {
-            "rollouts": state.spend.rollouts,
-            "tokens": state.spend.tokens,
-            "wallClockSeconds": round(memory.elapsed(seen.now), 3),
-            "money": money_of(spec, state.usage, gpu_seconds(spec, memory, seen.now)),
-        }
+        held_seconds = gpu_seconds(spec, memory, seen.now)
+        spent = replace(
+            state.spend,
+            gpu_seconds=round(held_seconds, 3),
+            wall_clock_seconds=round(memory.elapsed(seen.now), 3),
+            money=money_of(spec, state.usage, held_seconds),
+        )
+        params["spent"] = _table(spent)
+        kept = kept_for_look(spec, state, gpus=gpus_in_use(spec, EVALUATE), gpu_seconds=held_seconds)
+        params["kept"] = _table(kept)
     if spec.engines and kind.asks_models:
         params["engineWaitSeconds"] = ENGINE_WAIT_SECONDS
     if (calls := calls_at_once(spec, seen, kind.roles)) is not None:
