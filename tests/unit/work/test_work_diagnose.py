@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from bench import inprocess
 from bench.inprocess import Direct, executor_of, formula_run, formula_splits, simulated
 
 from combee.algo.membership import split_select_gate
@@ -94,6 +95,27 @@ async def test_a_second_run_of_the_same_inputs_asks_nothing_and_finds_the_same()
     await second.run()
     assert sum(client.made for client in clients) == 0
     assert second.state.diagnosis == first.state.diagnosis
+
+
+@pytest.mark.parametrize("other", ["model", "rows", "task"])
+async def test_another_model_other_rows_or_another_task_ask_anew(
+    other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cache of a diagnosis is that of its calls: each is known by its model and its whole prompt."""
+    law, known = WORLDS["calls carry nothing"], dict[bytes, Any]()
+    await executor(law, known)[0].run()
+    second, clients = executor(law, known)
+    if other == "model":
+        monkeypatch.setattr(inprocess, "MODEL", "another/model")
+    elif other == "rows":
+        train = (await second.context.data.train()).examples
+        fewer = replace(await second.context.data.train(), examples=train[: len(train) // 2])
+        second.context = replace(second.context, data=replace(second.context.data, train_rows=fewer))
+    else:
+        asked = replace(second.context.task, instructions="Answer otherwise.")
+        second.context = replace(second.context, task=asked)
+    await second.run()
+    assert clients[0].made > 0
 
 
 async def test_its_record_and_its_summary_agree() -> None:
