@@ -12,7 +12,8 @@ from e2e_support import Manifest, Sim, Sims
 from killing import files_of
 
 from combee.local.flags import StandInFlags
-from combee.local.session import Silent, prepare, run_session
+from combee.local.meter import Silent
+from combee.local.session import prepare, run_session
 from combee.local.sources import parse_stand_ins
 from combee.methods.gepa import GepaMethod, Pool, standing
 from combee.methods.gepa.standing import members, scores

@@ -24,6 +24,7 @@ from combee.api.common import (
     refuse,
     yaml_name,
 )
+from combee.api.energy import Energy
 from combee.api.engines import Engine
 from combee.api.methods import OPTIONS, Method
 from combee.api.parts import Models, PodTemplate, RoleModel, Task
@@ -186,6 +187,9 @@ class RunSpec(Model):
     budget: Budget = Field(default_factory=Budget, description="Hard limits.")
     prices: Prices | None = Field(
         default=None, description="What models and GPUs cost; absent: no cost is told."
+    )
+    energy: Energy | None = Field(
+        default=None, description="Where GPUs say what energy they used; absent: none is told."
     )
     workers: Workers = Field(default_factory=Workers, description="Resources of the whole run.")
     queue: Queue | None = Field(default=None, description="Kueue's local queue; on a laptop without meaning.")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
+from combee.algo.energy import Reading
 from combee.algo.parallelism import share
 from combee.api.run import RunSpec, Workers
 from combee.clients.model.adaptive import AdaptiveLimit
@@ -126,6 +128,7 @@ def work_context(
     share: Share = Share(),
     task: Task | None = None,
     runner: Runner | None = None,
+    energy: Callable[[], Awaitable[Reading]] | None = None,
 ) -> WorkContext:
     """Return what a step of this run may use. ``runner`` rolls out where a call of the task model does not.
     ``task`` is the run's task where it is loaded already, or its stand-in where none is needed."""
@@ -143,7 +146,20 @@ def work_context(
         progress=accounts.progress,
         initial_playbook=initial_playbook,
         runner=runner,
+        energy=energy,
     )
+
+
+def energy_meter(spec: RunSpec, engines: Mapping[str, str]) -> Callable[[], Awaitable[Reading]] | None:
+    """Return what reads the counters of the GPUs; None where the run names no page of them. ``engines``: the
+    addresses of the run's engines on a cluster, from which its pods are told from others."""
+    if spec.energy is None:
+        return None
+    from combee.clients.energy import EnergyMeter  # few runs have one
+
+    own = [engine.name for engine in spec.engines if engine.vllm is not None and engine.name in engines]
+    pods = [f"{(urlsplit(engines[name]).hostname or '').partition('.')[0]}-" for name in own]
+    return EnergyMeter(spec.energy.url, pods).read
 
 
 def run_prefix(name: str, uid: str) -> str:

@@ -47,6 +47,16 @@ class Listener(Protocol):
         """There is something that a person should know; the run goes on."""
 
 
+class Silent:
+    """A listener for work that nobody watches."""
+
+    def started(self, run: str, folder: str, *, resumed: bool = False, over: bool = False) -> None: ...
+    def plan(self, plan: IterationPlan) -> None: ...
+    def progress(self, state: ProgressState) -> None: ...
+    def iteration(self, state: ProgressState) -> None: ...
+    def note(self, text: str) -> None: ...
+
+
 @dataclass(slots=True)
 class Meter:
     """Implements ``work.context.Progress`` and the chat clients' ``on_call``."""

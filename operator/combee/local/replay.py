@@ -21,9 +21,9 @@ from combee.assembly.guard import BudgetGuard
 from combee.clients.store.recorded import Recorded
 from combee.clients.store.store import Store
 from combee.local.executor import LocalExecutor
-from combee.local.meter import Meter
+from combee.local.meter import Meter, Silent
 from combee.local.record import Record
-from combee.local.session import Prepared, Silent, contexts
+from combee.local.session import Prepared, contexts
 from combee.names import LESSONS_FILE
 from combee.plan.types import Clocks, IterationPlan, Outcome, Step, StepSummary
 from combee.report.build import lessons_markdown

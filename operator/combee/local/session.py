@@ -19,7 +19,14 @@ from combee.api.digests import manifest_digest
 from combee.api.load import config_maps_in
 from combee.api.local import check_readable
 from combee.api.run import PromptLearningRun
-from combee.assembly.context import Share, keep_libraries_quiet, open_models, run_prefix, work_context
+from combee.assembly.context import (
+    Share,
+    energy_meter,
+    keep_libraries_quiet,
+    open_models,
+    run_prefix,
+    work_context,
+)
 from combee.assembly.folder import RunFolder, RunIdentity, given_plans, holds, read_plans
 from combee.assembly.guard import BudgetGuard
 from combee.assembly.manifest import read_manifest_text, run_in
@@ -35,7 +42,7 @@ from combee.clients.store.store import Store
 from combee.errors import DataError, UserError
 from combee.local.clock import RunClock
 from combee.local.executor import LocalExecutor
-from combee.local.meter import Listener, Meter
+from combee.local.meter import Listener, Meter, Silent
 from combee.local.sources import (
     StandIns,
     check_keys,
@@ -55,7 +62,6 @@ from combee.plan.types import IterationPlan, Outcome
 from combee.records import Example
 from combee.report.bundle import RESULT_FILE, texts
 from combee.report.outcome import data_info, model_info
-from combee.report.progress import ProgressState
 from combee.report.result import DataInfo, ModelInfo, Result, read_result
 from combee.report.session import Session
 from combee.tasks.dataset import Dataset
@@ -328,7 +334,10 @@ async def contexts(
     place = None if prepared.sandbox is None else Place(prepared.sandbox)
     try:
         async with rolling_out(spec, place, models, accounts, Share()) as runner:
-            yield work_context(spec, accounts, models, data, initial_playbook=start, runner=runner)
+            energy = None if prepared.recorded else energy_meter(spec, {})
+            yield work_context(
+                spec, accounts, models, data, initial_playbook=start, runner=runner, energy=energy
+            )
     finally:
         await models.pool.aclose()
 
@@ -373,16 +382,6 @@ async def _write(session: Session, folder: RunFolder) -> Result:
     for name, data in files.items():
         await folder.store.aput(name, data)
     return result
-
-
-class Silent:
-    """A listener for work that nobody watches."""
-
-    def started(self, run: str, folder: str, *, resumed: bool = False, over: bool = False) -> None: ...
-    def plan(self, plan: IterationPlan) -> None: ...
-    def progress(self, state: ProgressState) -> None: ...
-    def iteration(self, state: ProgressState) -> None: ...
-    def note(self, text: str) -> None: ...
 
 
 @asynccontextmanager

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING
 from combee.algo.budget import Limits
 from combee.api.common import SecretKeyRef
 from combee.api.texts import in_bytes
-from combee.assembly.context import Share, keep_libraries_quiet, open_models, run_prefix, work_context
+from combee.assembly.context import (
+    Share,
+    energy_meter,
+    keep_libraries_quiet,
+    open_models,
+    run_prefix,
+    work_context,
+)
 from combee.assembly.crash import bug_text
 from combee.assembly.endpoints import role_endpoints
 from combee.assembly.guard import BudgetGuard
@@ -231,7 +238,8 @@ class _Worker:
 
             endpoints = with_agent(pod.spec, endpoints)
         models = open_models(pod.spec.workers, endpoints, accounts, share=part, wait_seconds=waits)
-        context = work_context(pod.spec, accounts, models, data, share=part, task=task)
+        energy = energy_meter(pod.spec, pod.engines)
+        context = work_context(pod.spec, accounts, models, data, share=part, task=task, energy=energy)
         if pod.spec.task.custom is not None:
             rolling = rolling_out(pod.spec, desk(pod, part), models, accounts, part)
         try:

@@ -25,6 +25,7 @@ from combee.plan.types import EXIT_CODES, IterationPlan, StepSummary
 from combee.report.cost import accepted, serial_baseline, whole_cost, with_diagnosis
 from combee.report.diagnosed import diagnosis_of
 from combee.report.durations import call_seconds, durations, step_seconds
+from combee.report.energy import energy_of, with_joules
 from combee.report.entries import NO_BETTER, SHORT, entries_of, variants_of
 from combee.report.result import (
     Baseline,
@@ -51,6 +52,7 @@ from combee.report.result import (
 )
 from combee.report.session import Session
 from combee.steps import DIAGNOSE, EVALUATE, PROFILE, kind_of
+from combee.work.energy import intervals_of
 from combee.work.happened import union
 from combee.work.steps import load_artifact
 
@@ -72,6 +74,7 @@ class _Records:
 async def result_of(session: Session) -> Result:
     """Read the records of the finished steps and put the result together."""
     records = await _records(session)
+    intervals = await intervals_of(session.context.store, session.context.prefix)
     gate = records.evaluation.get("gate")
     paired = Paired(**gate) if gate else None
     iterations = tuple(_iterations(session, records))
@@ -101,9 +104,10 @@ async def result_of(session: Session) -> Result:
         evaluation=records.around.get(EVALUATE.name),
         shape=_shape(session),
         durations=durations(await call_seconds(session), step_seconds(iterations, records.around)),
+        energy=energy_of(intervals, session.summaries.values()),
         budget=_budget(session),
         cost_per_point=whole_cost(session, paired),
-        accepted=accepted(session),
+        accepted=with_joules(accepted(session), intervals, session.summaries.values()),
         serial_baseline=serial_baseline(spec, diagnosis),
         **_learned(session, records),
     )

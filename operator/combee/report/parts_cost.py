@@ -91,8 +91,20 @@ class AcceptedPrompt(Model):
     """By the manifest's prices, without GPU time, whose course is not recorded; null without prices."""
     cost_per_point: CostPerPoint | None = None
     """For each point of select above the start; null where it is not above."""
+    joules: Amount | None = None
+    """Energy of the GPUs in the steps so far; null where it was not read."""
     serial_seconds: Amount | None = None
     """Seconds after which the serial baseline scored as much; null without one, or where it never did."""
+
+
+class EnergyUsed(Model):
+    """What the GPUs on the page of ``spec.energy`` used while the run's steps were at work."""
+
+    joules: Amount
+    steps: Annotated[int, Field(ge=1)]
+    """Steps at whose beginning and end the counters were read."""
+    of_steps: Annotated[int, Field(ge=1)]
+    """Finished steps that asked models. Where fewer were read, the joules are too few."""
 
 
 class SerialPoint(Model):

@@ -36,6 +36,7 @@ from combee.report.parts import Verification as Verification
 from combee.report.parts_cost import AcceptedPrompt as AcceptedPrompt
 from combee.report.parts_cost import CostPerPoint as CostPerPoint
 from combee.report.parts_cost import Durations as Durations
+from combee.report.parts_cost import EnergyUsed as EnergyUsed
 from combee.report.parts_cost import SerialBaseline as SerialBaseline
 from combee.report.parts_cost import SerialPoint as SerialPoint
 from combee.report.parts_cost import Setup as Setup
@@ -327,6 +328,8 @@ class Result(Model):
     """The shape of parallelism that fits; null in results of older versions, and before data was counted."""
     durations: tuple[Durations, ...] = ()
     """How long calls and steps took, by kind of step; empty in results of older versions."""
+    energy: EnergyUsed | None = None
+    """null where the manifest names no page of GPUs, or nothing could be read there."""
     budget: tuple[BudgetLine, ...] = ()
     cost_per_point: CostPerPoint | None = None
     """The cost of a point on the gate half; null when there is no gain to divide by."""

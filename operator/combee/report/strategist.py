@@ -345,6 +345,7 @@ def _cost(result: Result, title: str) -> Section:
             ("headline: a point of held-out gain costs", headline),
             ("an iteration", each),
             ("the whole run", words.cost(result)),
+            ("energy of its GPUs", words.energy(result)),
             ("against the serial baseline", compared),
             ("hardware", result.setup.hardware or NOT_SHOWN),
             ("waived", words.waived(result)),

@@ -13,9 +13,20 @@ def currency(result: Result) -> str:
     return next((line.currency for line in result.budget if line.currency), "")
 
 
+def energy(joules: float) -> str:
+    """Return joules, and watt hours from a thousand on.
+
+    >>> energy(812.4), energy(7_200_000.0)
+    ('812 J', '7,200,000 J (2,000.0 Wh)')
+    """
+    hours = f" ({joules / 3600:,.1f} Wh)" if joules >= 1000 else ""
+    return f"{joules:,.0f} J{hours}"
+
+
 def accepted(result: Result) -> Table:
     """Return what the run had used when each prompt took the lead."""
     money, serial = currency(result), result.serial_baseline is not None
+    read = result.energy is not None
 
     def row(one: AcceptedPrompt) -> tuple[str, ...]:
         point = one.cost_per_point
@@ -25,13 +36,24 @@ def accepted(result: Result) -> Table:
         paid_by_point = (
             (price(point.money) if point and point.money is not None else NOT_SHOWN,) if money else ()
         )
+        burnt = ((energy(one.joules) if one.joules is not None else NOT_SHOWN),) if read else ()
         slow = (duration(one.serial_seconds) if one.serial_seconds is not None else NOT_SHOWN,)
         compared = slow if serial else ()
-        return (str(one.iteration), score(one.select), *used, *paid, *by_point, *paid_by_point, *compared)
+        return (
+            str(one.iteration),
+            score(one.select),
+            *used,
+            *paid,
+            *burnt,
+            *by_point,
+            *paid_by_point,
+            *compared,
+        )
 
     columns = (
         *("iteration", "#score on select", "#rollouts", "#tokens", "#time of its steps"),
         *((f"#{money}",) if money else ()),
+        *(("#energy",) if read else ()),
         *("#tokens a point", "#rollouts a point"),
         *((f"#{money} a point",) if money else ()),
         *(("#serial, to the same score",) if serial else ()),

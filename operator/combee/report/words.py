@@ -16,7 +16,8 @@ from combee.plan import calibrated
 from combee.plan.state import ENOUGH_EXAMPLES
 from combee.report.parts import Faults
 from combee.report.result import Paired, PlaybookInfo, Result
-from combee.report.tables_cost import currency
+from combee.report.tables_cost import NOT_SHOWN, currency
+from combee.report.tables_cost import energy as joules
 from combee.report.text import amount, count, duration, score, signed
 from combee.report.text import price as money
 
@@ -100,6 +101,17 @@ def cost_per_point(result: Result) -> str:
     if price.money is not None:
         parts.append(f"{money(price.money)} {currency(result)}")
     return f"{', '.join(parts[:-1])} and {parts[-1]} for each point (0.01) of gain"
+
+
+def energy(result: Result) -> str:
+    """Return what the GPUs used, as far as it was read."""
+    used = result.energy
+    if used is None:
+        return NOT_SHOWN
+    gap = "" if used.steps == used.of_steps else f", read in {used.steps} of {count(used.of_steps, 'step')}"
+    gain = result.gate.gain * 100 if result.gate else 0.0
+    point = f", {joules(used.joules / gain)} a point of gate" if gain > 0 else ""
+    return f"{joules(used.joules)}{gap}{point}"
 
 
 def served_by(result: Result) -> tuple[str, ...]:

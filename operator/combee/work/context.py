@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from combee.algo.energy import Reading
 from combee.algo.membership import split_select_gate
 from combee.api.run import RunSpec
 from combee.clients.model.chat import ChatClient
@@ -108,6 +109,8 @@ class WorkContext:
     initial_playbook: str = ""
     runner: Runner | None = None
     """what makes rollouts; None where a rollout is one call of the task model."""
+    energy: Callable[[], Awaitable[Reading]] | None = None
+    """what reads the GPUs' counters; None where the run names none. It raises UnreadableError."""
     cache: dict[str, Any] = field(default_factory=dict)
     """values that are costly to derive and the same for every step of this process."""
 

@@ -13,6 +13,7 @@ from combee.plan.types import IterationPlan, Step, StepSummary, add_usage
 from combee.steps import DIAGNOSE, EVALUATE, FINISH, KINDS, MAP, PROFILE, REDUCE
 from combee.work.context import WorkContext, read_receipt, total
 from combee.work.diagnose import run_diagnose
+from combee.work.energy import metered
 from combee.work.evaluate import run_evaluate
 from combee.work.finish import run_finish
 from combee.work.map import help_others, run_map
@@ -38,8 +39,7 @@ async def run_step(
     try:
         async with asyncio.TaskGroup() as group:
             shards = [
-                group.create_task(_WORK[step.kind](replace(work, shard=shard)))
-                for shard in range(step.shards)
+                group.create_task(_one_shard(replace(work, shard=shard))) for shard in range(step.shards)
             ]
     except BaseExceptionGroup as error_group:
         raise error_group.exceptions[0] from None
@@ -89,7 +89,15 @@ async def _work(
 async def _done(work: _Work) -> StepSummary:
     """Return the shard's summary: the receipt that it left, or the one made now."""
     receipt = await read_receipt(work.context, work.step.name, work.shard)
-    return receipt if receipt is not None else await _WORK[work.step.kind](work)
+    return (
+        receipt
+        if receipt is not None
+        else await metered(work.context, work.step, work.shard, lambda: _WORK[work.step.kind](work))
+    )
+
+
+async def _one_shard(work: _Work) -> StepSummary:
+    return await metered(work.context, work.step, work.shard, lambda: _WORK[work.step.kind](work))
 
 
 async def _evaluate(work: _Work) -> StepSummary:
