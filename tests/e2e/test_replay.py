@@ -216,6 +216,10 @@ def test_what_a_clock_decided_comes_out_the_same_and_not_without_it(
     assert Clocks(**kept) == clocks(0)
     told = same(out, "-f", path)
     assert told["end"] == "BudgetExhausted"
+    with monkeypatch.context() as patch:
+        patch.setattr(deciding, "_over_budget", lambda *_: None)
+        first = replayed(out, "-f", path)["differences"][0]
+    assert (first["field"], first["recorded"]) == ("batch_size", "none: learning stopped")
     shutil.rmtree(out / "clocks")
     without = replayed(out, "-f", path)
     assert without["differences"] or without["end"].startswith("the record ends before the plan")

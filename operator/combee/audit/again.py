@@ -99,7 +99,7 @@ def _artifacts(record: Record) -> tuple[str, str]:
     made = (
         one
         for one in record.summaries.values()
-        if kind_of(one.kind).sums_up and best and one.counts["iteration"] == best.iteration - 1
+        if kind_of(one.kind).sums_up and best and one.counts.get("iteration") == best.iteration - 1
     )
     start, delivered = next(opened, None), next(made, None)
     if start is None or delivered is None:
@@ -148,6 +148,7 @@ async def whole_run(prepared: Prepared, folder: Path, listener: Listener, memo: 
         gate=result.gate,
         speed_up=diagnosis.speed_up if diagnosis and diagnosis.measured else None,
         over_budget=overruns(result),
+        simulated=result.simulated,
         rollouts=result.rollouts,
         tokens=result.tokens,
         wall_seconds=result.wall_seconds,

@@ -99,9 +99,8 @@ async def _replayed(request: Request, tell: Callable[[str], None]) -> tuple[Seen
         replayed = await replay(request.recorded, record)
     except CombeeError as error:
         return Seen(not_replayed=f"it cannot be replayed: {error}"), frozenset()
-    if replayed.ended_early and not replayed.differences:
-        return Seen(not_replayed=replayed.end), replayed.taken
-    return Seen(differences=len(replayed.differences)), replayed.taken
+    until = replayed.end if replayed.ended_early else ""
+    return Seen(differences=len(replayed.differences), replayed_until=until), replayed.taken
 
 
 async def _again(
@@ -158,11 +157,13 @@ async def _other(
 
 def _audit(result: Result, request: Request, seen: Seen, rescored_on: Split | None) -> Audit:
     """Return audit.json's content."""
+    engine = seen.other.run if seen.other else None
+    runs = [*seen.seeds, *([engine] if engine else [])]
     return Audit(
         run=result.run,
         manifest_digest=result.manifest_digest,
         playbook=playbook_digest(result),
-        simulated=result.simulated,
+        simulated=result.simulated or any(one.simulated for one in runs),
         stamps=stamps(result, seen),
         rescored_on=rescored_on,
         rescored=seen.rescored,

@@ -52,6 +52,12 @@ class Record:
         )
         return max(0.0, self.seconds - sum(closing))
 
+    def stopped_at(self, iteration: int) -> bool:
+        """Return whether it was decided to stop learning instead of planning this iteration. A killed run may
+        have left the clocks of a plan that it did not come to write."""
+        over = self.result is not None and self.result.outcome not in _GOES_ON
+        return over and iteration in self.clocks and iteration not in self.plans
+
     async def lost(self, paths: Sequence[str]) -> list[LostCall]:
         """Return the calls that a step lost; ``paths`` are of what its shards wrote last."""
         graphs = []

@@ -92,6 +92,9 @@ class _RecordFolder:
     def freeze(self, plan: IterationPlan) -> IterationPlan:
         recorded = self.record.plans.get(plan.iteration)
         if recorded is None:
+            if self.record.stopped_at(plan.iteration):
+                stop, now = {"batch_size": "none: learning stopped"}, {"batch_size": plan.batch_size}
+                self.differ(f"plan of iteration {plan.iteration + 1}", stop, now)
             raise _EndError(f"before the plan of iteration {plan.iteration + 1}")
         self.replayed.plans += 1
         self.differ(f"plan of iteration {plan.iteration + 1}", asdict(recorded), asdict(plan))

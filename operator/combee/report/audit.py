@@ -55,6 +55,8 @@ class AuditedRun(Model):
     """As ``diagnosis.speedUp`` of its result."""
     over_budget: tuple[str, ...] = ()
     """Limits that it overran by more than its calls in flight."""
+    simulated: bool = False
+    """Whether any of its roles was answered by a simulated model."""
     rollouts: Count = 0
     tokens: Count = 0
     """Answers from the shared memo included, as everywhere."""
@@ -81,7 +83,7 @@ class Audit(Model):
     playbook: str = ""
     """Digest of the playbook that was audited; empty where the run has none."""
     simulated: bool = False
-    """Whether any role was answered by a simulated model."""
+    """Whether a simulated model answered anything, in the run or in its audit."""
     stamps: tuple[Stamp, ...]
     """One for each claim."""
     rescored_on: Literal["gate", "test"] | None = None

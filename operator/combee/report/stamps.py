@@ -35,6 +35,8 @@ class Seen:
     other: OtherClass | None = None
     differences: int | None = None
     """values that came out otherwise in the replay; None where it could not be made."""
+    replayed_until: str = ""
+    """where the record ends, where it ends before the run does."""
     not_replayed: str = ""
     """why there was no replay."""
 
@@ -136,7 +138,8 @@ def _replay(seen: Seen) -> _Verdict:
         return (NOT_SHOWN, seen.not_replayed or "it was not replayed")
     if seen.differences:
         return (FAILED, f"{count(seen.differences, 'value')} came out otherwise; see combee replay")
-    return (SURVIVED, "every plan, step and byte is the same")
+    until = f", until {seen.replayed_until}" if seen.replayed_until else ""
+    return (SURVIVED, f"every plan, step and byte is the same{until}")
 
 
 def pooled(seeds: Iterable[Scores | None], seed: int) -> Paired | None:
