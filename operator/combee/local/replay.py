@@ -9,6 +9,7 @@ else.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -28,10 +29,12 @@ from combee.names import LESSONS_FILE
 from combee.plan.types import Clocks, IterationPlan, Outcome, Step, StepSummary
 from combee.report.build import lessons_markdown
 from combee.report.bundle import prompt_files
+from combee.report.entries import kept_text
 from combee.report.outcome import result_of
 from combee.report.session import Session
 from combee.steps import kind_of
 from combee.work.context import read_receipt, receipt_path
+from combee.work.private import kept_anew
 
 _NOT_COMPARED = frozenset({"calls", "record"})
 """Outputs that hold what clocks and servers were seen to do."""
@@ -182,8 +185,18 @@ class _Replay(LocalExecutor):
             if data is not None and now is not None:
                 outputs = json.loads(data)["outputs"]
                 named = {name: outputs.get(name) for name in now.outputs if name not in _NOT_COMPARED}
+                named |= await self._kept_anew(outputs, now)
                 made = {name: now.outputs[name] for name in named}
                 self.kept.differ(f"{step.name} shard {shard}", {"outputs": named}, {"outputs": made})
+
+    async def _kept_anew(self, recorded: Mapping[str, str], now: StepSummary) -> dict[str, str]:
+        """Return the digest of trajectories that differ as they would be kept now: earlier releases kept
+        their rows."""
+        digest = recorded.get("trajectories")
+        if digest is None or digest == now.outputs.get("trajectories"):
+            return {}
+        data = kept_anew(await self.record.store.aget_blob(digest))
+        return {"trajectories": hashlib.sha256(data).hexdigest()}
 
 
 async def replay(prepared: Prepared, record: Record) -> Replayed:
@@ -258,7 +271,13 @@ async def _compare_result(
             data=prepared.data,
         )
     )
-    fields = [one.model_dump(mode="json", include=set(_COMPARED)) for one in (record.result, result)]
+    # Earlier releases told the texts of entries that were refused for what they repeat.
+    entries = tuple(
+        entry.model_copy(update={"text": kept_text(entry.text, entry.left_out)})
+        for entry in record.result.entries
+    )
+    recorded = record.result.model_copy(update={"entries": entries})
+    fields = [one.model_dump(mode="json", include=set(_COMPARED)) for one in (recorded, result)]
     executor.kept.differ("result", *fields)
     files = {**prompt_files(result.playbook), LESSONS_FILE: lessons_markdown(result).encode()}
     executor.kept.differ(

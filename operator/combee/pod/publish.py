@@ -61,7 +61,8 @@ def _published(pod: Pod) -> StepSummary:
     finally:
         store.close()
     shown = rendered(pod, artifact).shown
-    data = content(shown.text, artifact, gate, method=pod.spec.method, components=shown.components)
+    shareable = b"" if is_private(pod, artifact) else artifact
+    data = content(shown.text, shareable, gate, method=pod.spec.method, components=shown.components)
     if findings:
         data[names.FINDINGS_KEY] = findings
     # A run that learned the same, perhaps from other rows, has other scores to show; the first ones stay.
@@ -82,6 +83,15 @@ def rendered(pod: Pod, artifact: bytes) -> Rendered:
     spec, method = pod.spec, method_of(pod.spec)
     budget_tokens = spec.method.render_token_budget
     return method.render(method.from_json(artifact), budget_tokens=budget_tokens, verify=spec.verify)
+
+
+def is_private(pod: Pod, artifact: bytes) -> bool:
+    """Return whether an artifact still has the text of an entry that was refused for private or copied text.
+    It is not in what is rendered, and stays in the store."""
+    from combee.methods.registry import method_of
+
+    method = method_of(pod.spec)
+    return any(refusal.kind == "leak" for refusal in method.refusals(method.from_json(artifact)))
 
 
 def gate_scores(step: Step, blob: Callable[[str], bytes]) -> str:
@@ -105,7 +115,8 @@ def content(
     components: Sequence[tuple[str, str]] = (),
 ) -> dict[str, str]:
     """Return the ConfigMap's data: the playbook, and whose text it is where that is not ACE's, then its
-    components where it has several, its scores on gate and the artifact where they fit.
+    components where it has several, its scores on gate and the artifact where they fit. ``artifact``: empty
+    where it must not be read.
 
     Raises ArtifactTooLargeError when the playbook alone does not fit.
     """

@@ -22,12 +22,22 @@ def entries_of(views: Sequence[EntryView]) -> tuple[Entry, ...]:
     return tuple(
         Entry.of(
             view,
+            text=kept_text(view.text, view.left_out),
             parents=tuple(ids.get(parent, parent) for parent in view.parents),
             replaced_by=tuple(heirs.get(view.digest, ())),
             replays=tuple(Replay.of(one, example=example_of(one.source)) for one in view.replays),
         )
         for view in views
     )
+
+
+def kept_text(text: str, left_out: str) -> str:
+    """Return an entry's text as a result tells it. What was refused for private or copied text is not told.
+
+    >>> kept_text("Write to jane@example.com.", "leak")
+    '[it repeats private or copied text]'
+    """
+    return f"[{LEFT_OUT[LEAK]}]" if left_out == LEAK else text
 
 
 def variants_of(views: Sequence[VariantView]) -> tuple[VariantRecord, ...]:
@@ -47,8 +57,10 @@ NO_BETTER = "select"
 """Why an entry is left out that was shown to agents and helped none."""
 NAMED = 8
 """The most ids that are named one by one; the rest is counted. result.json has them all."""
+LEAK = "leak"
+"""Why an entry is left out whose text nobody may read."""
 LEFT_OUT = {
-    "leak": "it repeats private or copied text",
+    LEAK: "it repeats private or copied text",
     "injection": "it gives the model orders",
     "unverified": "one source only, and no replay speaks for it",
     "replay": "its replay spoke against it",

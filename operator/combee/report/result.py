@@ -237,6 +237,7 @@ class Entry(Model):
     id: str
     section: str
     text: str
+    """Its text; of one that was refused for private or copied text only that it was (``leftOut``: leak)."""
     sources: tuple[str, ...] = ()
     """Trajectories (``<example id>@<epoch>``) that it was learned from."""
     helpful: Count = 0

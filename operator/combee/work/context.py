@@ -178,7 +178,11 @@ async def require_receipts(context: WorkContext, step: str, shards: int) -> list
 
 def line_of(row: Any) -> bytes:
     """Return a dataclass as one line of JSON with its sets sorted. An empty ``variant`` is left out."""
-    fields = asdict(row)
+    return json_line(asdict(row))
+
+
+def json_line(fields: dict[str, Any]) -> bytes:
+    """Return the fields of a dataclass as such a line."""
     if not fields.get("variant"):
         fields.pop("variant", None)
     return (json.dumps(fields, sort_keys=True, ensure_ascii=False, default=sorted) + "\n").encode()

@@ -18,6 +18,7 @@ from combee.work.changed import PAGE, page
 from combee.work.context import WorkContext, held_out_split, put_json, write_receipt
 from combee.work.happened import happened
 from combee.work.rollouts import evaluate, mean
+from combee.work.traffic.record import redacted
 
 
 async def run_evaluate(context: WorkContext, step: Step, best: Any, baseline: Any) -> StepSummary:
@@ -75,7 +76,7 @@ async def _pair(
     after = await evaluate(context, asker, examples, shown["best"], stage=f"{split} best")
     if split == "gate":
         changed = page(examples, before.answered, after.answered)
-        await context.store.aput(f"{context.prefix}/{PAGE}", changed.encode())
+        await context.store.aput(f"{context.prefix}/{PAGE}", redacted(changed).encode())
     paired = paired_difference(before.by_cluster, after.by_cluster, seed=step.seed)
     pair = {
         "baseline": mean(before.by_cluster),

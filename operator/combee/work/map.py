@@ -20,6 +20,7 @@ from combee.work.learn import Learning
 from combee.work.leaves import leaves_of
 from combee.work.pieces import Claims, pieces
 from combee.work.pool import pooled
+from combee.work.private import trajectory_line
 from combee.work.rollouts import refuse_a_bad_day
 from combee.work.variants import dealt_to, name_of, signed
 
@@ -91,7 +92,7 @@ async def _learn(
     trajectory, reflection = signed(name_of(shown, text), *await learning.learn())
     leaves = await leaves_of(context, asker, plan, shown, position, reflection)
     return _Learned(
-        line_of(trajectory),
+        trajectory_line(trajectory),
         b"" if reflection is None else line_of(reflection),
         trajectory.correct,
         trajectory.error,

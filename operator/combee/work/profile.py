@@ -28,6 +28,7 @@ from combee.work.passages import repeated
 from combee.work.pool import pooled
 from combee.work.rollouts import mean, refuse_a_bad_day, rollout
 from combee.work.start import PAGE, QUESTIONS, Question, cause, page
+from combee.work.traffic.record import redacted
 
 WAVE = "wave"
 """What the stages of the waves begin with."""
@@ -181,7 +182,7 @@ async def _note_start(
             )
             for (example, trajectory), reply in zip(answered, replies, strict=False)
         ]
-        await context.store.aput(path, page(why, questions).encode())
+        await context.store.aput(path, redacted(page(why, questions)).encode())
         context.progress.note(f"{why}. {len(questions)} of them are shown in {context.store.uri}/{path}")
     return why
 

@@ -13,7 +13,9 @@ from combee.api.methods import Method
 from combee.clients.store.store import Store
 from combee.errors import ArtifactTooLargeError
 from combee.methods.ace import AceMethod
+from combee.methods.content import leak_corpus, refusals_of
 from combee.methods.findings import Finding, findings_json
+from combee.methods.protocol import Update
 from combee.names import published_name
 from combee.objects.playbooks import shown
 from combee.observe.playbooks import read_content
@@ -87,6 +89,27 @@ def published(pod: Pod, capsys: pytest.CaptureFixture[str]) -> tuple[int, StepSu
     said = capsys.readouterr().err
     assert "the-token" not in said + str(summary) and "Divide first" not in said
     return code, summary, said
+
+
+def test_an_artifact_with_the_text_of_what_was_refused_for_it_stays_in_the_store(
+    pod: Pod, tls: TlsServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    method = AceMethod()
+    update = Update("ADD", "general", "Ask jane.doe@example.com.", sources=frozenset({"1@0"}))
+    ledger = method.apply(method.initial(NOTES), [update], [], iteration=0, ids={})
+    rows = leak_corpus([])
+    refusals = [one for digest, text in ledger.texts.items() for one in refusals_of(digest, text, rows)]
+    artifact = method.with_refusals(ledger, refusals).to_json()
+    assert [one.kind for one in refusals] == ["leak"] and b"jane.doe" in artifact
+    digest = Store.open(str(tmp_path / "store")).put_blob(artifact)
+    params = pod.step.params | {"digest": digest, "name": published_name("formula", digest)}
+    step = replace(pod.step, inputs=pod.step.inputs | {"artifact": digest}, params=params)
+    tls.answer = lambda request: (201, {}, b"{}")
+    code, _, _ = published(replace(pod, step=step), capsys)
+    (asked,) = tls.asked
+    assert code == 0 and b"jane.doe" not in asked.body
+    data = json.loads(asked.body)["data"]
+    assert "artifact.json" not in data and "Divide first." in data["prompt.md"] and "gate.json" in data
 
 
 def test_it_makes_an_immutable_object_without_owner(
