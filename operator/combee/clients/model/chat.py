@@ -1,10 +1,10 @@
 """Asking a model: memo, limits, budget, retries and the record of every call.
 
 ``ChatClient.ask`` is the only way this project talks to a model. Order of events: the memo (a hit
-costs no request), a slot of the run's concurrency, then attempts, each under the run's rates, the
-budget and its own deadline. A call keeps its slot while it backs off, so that a server which says "too
-many" gets fewer requests, and not the same number from other calls. Nothing is stored per call, and
-neither prompts nor keys are ever logged.
+costs no request), a place in the server's batcher, a slot of the run's concurrency, then attempts, each
+under the run's rates, the budget and its own deadline. A call keeps its place and slot while it backs off,
+so that a server which says "too many" gets fewer requests, and not the same number from other calls. Nothing
+is stored per call, and neither prompts nor keys are ever logged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from combee.clients.backoff import wait_seconds
-from combee.clients.model.adaptive import AdaptiveLimit, LimitChange
+from combee.clients.model.batcher import Batcher
 from combee.clients.model.body import LEFT_OUT, QUIRKS, RESPONSE_FORMAT, Reply, follows_schema, prompt_tokens
 from combee.clients.model.connection import Connection, ConnectionPool, ServedModel
 from combee.clients.model.embedding import PROBE
@@ -97,8 +97,10 @@ class ChatClient:
     """Asked before each request with the most tokens it can use, and whether anything is left for a hit."""
     hedger: Hedger | None = None
     """Sends a second request for stragglers."""
-    adaptive: AdaptiveLimit | None = None
-    """This role's own limit, which follows the server."""
+    batcher: Batcher | None = None
+    """Lets the calls to the server go; the roles that ask one server share it."""
+    tells_looks: bool = True
+    """Whether answers tell what the servers were seen to do: one process of a step tells it for all."""
     ready: Callable[[], Awaitable[None]] | None = None
     """Awaited before each request and never for a hit: a server may still be starting."""
     recorded_context_tokens: int | None = None
@@ -111,8 +113,6 @@ class ChatClient:
         self._form = form_of(self.role)
         self._own_pool = ConnectionPool() if self.pool is None else None
         self._connection: Connection = (self.pool or self._own_pool or ConnectionPool()).to(self.endpoint)
-        self._own_limits = RunLimits(self.adaptive.allowed) if self.adaptive is not None else None
-        self._limit_changes: list[LimitChange] = []
         self._origin = self.clock()
 
     async def ask(
@@ -130,7 +130,7 @@ class ChatClient:
         call = Call(started=self.clock() - self._origin)
         try:
             answered = await self.memo.once(
-                key, lambda: self._new_completion(request, key, call), slot=self._slot(call)
+                key, lambda: self._new_completion(request, key, call), slot=self._slot(request, call)
             )
             if answered.hit and self.budget is not None:
                 self.budget.recall(self.role)
@@ -142,12 +142,18 @@ class ChatClient:
                 unanswered(sum(most))
             raise
         self._record(call, answered, "")
-        if self._limit_changes and not answered.hit:
-            answered = replace(answered, limit_changes=tuple(self._limit_changes))
-            self._limit_changes.clear()
-        if self._connection.looks is not None and not answered.hit:
-            answered = replace(answered, look=await self._connection.looks.look())
-        return answered
+        return answered if answered.hit else await self._with_news(answered, call)
+
+    async def _with_news(self, answered: Answered, call: Call) -> Answered:
+        """Return a new answer with what is to be told of its server beside it."""
+        look = None if self._connection.looks is None else await self._connection.looks.look()
+        told = look if self.tells_looks else None
+        if self.batcher is None:
+            return replace(answered, look=told)
+        if look is not None:
+            self.batcher.looked(look)
+        changes = self.batcher.take_changes()
+        return replace(answered, look=told, limit_changes=changes, in_flight=call.in_flight)
 
     def key_of(self, request: ChatRequest) -> str:
         """Return the key of a call in the memo."""
@@ -220,10 +226,12 @@ class ChatClient:
             await self._own_pool.aclose()
 
     @asynccontextmanager
-    async def _slot(self, call: Call) -> AsyncIterator[None]:
-        """Hold one of the run's slots, and add the wait for it to the call."""
+    async def _slot(self, request: ChatRequest, call: Call) -> AsyncIterator[None]:
+        """Hold the call's place and one of the run's slots, and add the wait for them to the call."""
         waited_from = self.clock()
-        async with self._own_limits or nullcontext(), self.limits:
+        tokens = prompt_tokens(request.prompt)
+        place = nullcontext(0) if self.batcher is None else self.batcher.place(self._kind(request), tokens)
+        async with place as call.in_flight, self.limits:
             call.queued += self.clock() - waited_from
             yield
 
@@ -238,7 +246,7 @@ class ChatClient:
         while True:
             quirks = frozenset(self._connection.quirks)
             outcome = await self._raced(request, question, quirks, call, key)
-            self._follow(outcome)
+            self._follow(outcome, request)
             if isinstance(outcome, Completion):
                 reasons = tuple(reason for reason in call.reasons if reason not in QUIRKS)
                 return replace(outcome, retried_for=reasons, lost_tokens=call.beside * outcome.tokens)
@@ -256,16 +264,18 @@ class ChatClient:
             )
             await self.sleep(wait)
 
-    def _follow(self, outcome: Completion | Again | Quirk) -> None:
-        """Adapt the role's limit to the outcome of an attempt."""
-        if self.adaptive is None or self._own_limits is None or isinstance(outcome, Quirk):
+    def _kind(self, request: ChatRequest) -> str:
+        """Return what calls are alike: their times and lengths are compared."""
+        return f"{self.role} {request.prompt.schema_name}"
+
+    def _follow(self, outcome: Completion | Again | Quirk, request: ChatRequest) -> None:
+        """Tell the batcher the outcome of an attempt."""
+        if self.batcher is None or isinstance(outcome, Quirk):
             return
-        overloaded = isinstance(outcome, Again) and outcome.reason in OVERLOADS
-        reason = outcome.reason if isinstance(outcome, Again) else ""
-        change = self.adaptive.answered(overloaded=overloaded, reason=reason)
-        if change is not None:
-            self._own_limits.resize(change.after)
-            self._limit_changes.append(change)
+        if isinstance(outcome, Again):
+            self.batcher.refused(outcome.reason if outcome.reason in OVERLOADS else "")
+        else:
+            self.batcher.answered(self._kind(request), outcome.completion_tokens)
 
     async def _raced(
         self, request: ChatRequest, question: Query, quirks: frozenset[str], call: Call, key: str
@@ -274,7 +284,7 @@ class ChatClient:
         hedger = self.hedger
         if hedger is None:
             return await self._attempt(request, question, quirks, call)
-        kind = f"{self.role} {request.prompt.schema_name}"
+        kind = self._kind(request)
         sent_at = self.clock()
 
         def rest(missed: object) -> float:
@@ -285,7 +295,7 @@ class ChatClient:
         for missed in race.missed:
             if isinstance(missed, Again):
                 call.reasons.append(missed.reason)
-                self._follow(missed)
+                self._follow(missed, request)
         if isinstance(outcome, Completion):
             seconds = self.clock() - sent_at if race.hedges else outcome.latency_seconds
             hedger.observe(kind, seconds)

@@ -94,16 +94,6 @@ class RunLimits:
     async def __aexit__(self, *_: object) -> None:
         self._release()
 
-    def resize(self, concurrency: int) -> None:
-        """Allow more or fewer calls in flight from now on. Calls above a lowered limit still finish."""
-        self._free += concurrency - self.concurrency
-        self.concurrency = concurrency
-        while self._free > 0 and self._waiting:
-            ticket = self._waiting.popleft()
-            if not ticket.done():
-                self._free -= 1
-                ticket.set_result(None)
-
     def take_free(self) -> bool:
         """Take a free slot that nobody waits for and return whether there was one; never waits.
 
@@ -156,7 +146,7 @@ class RunLimits:
             return reservation
 
     def _release(self) -> None:
-        while self._waiting and self._free >= 0:
+        while self._waiting:
             ticket = self._waiting.popleft()
             if not ticket.done():
                 ticket.set_result(None)

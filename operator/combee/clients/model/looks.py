@@ -16,11 +16,12 @@ from combee.clients.model.failures import NoAnswerError, StatusError
 
 EVERY_SECONDS = 5.0
 WITHIN_SECONDS = 2.0
+RUNNING = "vllm:num_requests_running"
 WAITING = "vllm:num_requests_waiting"
 KV_USE = "vllm:kv_cache_usage_perc"
 PROMPT_TOKENS = "vllm:prefix_cache_queries_total"
 CACHED_TOKENS = "vllm:prefix_cache_hits_total"
-_NAMES = (WAITING, KV_USE, PROMPT_TOKENS, CACHED_TOKENS)
+_NAMES = (RUNNING, WAITING, KV_USE, PROMPT_TOKENS, CACHED_TOKENS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,13 @@ class Look:
     """prompt tokens that were looked for in their prefix caches, whoever sent them."""
     cached_tokens: int
     """those that were found there."""
+    running: int | None = None
+    """requests that they work on; None where one does not say."""
+
+    @property
+    def recorded(self) -> tuple[int, float | None, int, int]:
+        """Return what a call graph keeps of it."""
+        return self.waiting, self.kv_use, self.prompt_tokens, self.cached_tokens
 
 
 Numbers = dict[str, list[float]]
@@ -107,4 +115,7 @@ class Looks:
             kv_use=max(used, default=None),
             prompt_tokens=int(prompt - before[0]) if known else 0,
             cached_tokens=int(cached - before[1]) if known else 0,
+            running=int(sum(sum(server[RUNNING]) for server in servers))
+            if all(server[RUNNING] for server in servers)
+            else None,
         )

@@ -13,6 +13,8 @@ class Call:
 
     started: float
     queued: float = 0.0
+    in_flight: int = 0
+    """Calls in flight at its server when it went, this one included."""
     attempts: int = 0
     lost: int = 0
     """Requests that a server may be working on, or worked on, those that it answered included."""

@@ -177,13 +177,15 @@ class Completion:
 @dataclass(frozen=True, slots=True)
 class Answered:
     """A completion, and how it came. ``hit``: the memo (or an equal call in flight) answered, and no
-    request was made. ``limit_changes``: the changes of the role's limit since the previous answer;
-    they are never part of the memo, and no more is ``look``: what the server was seen to do after it."""
+    request was made. ``limit_changes``: the changes of the server's limit since the previous answer;
+    they are never part of the memo, and no more is ``look``: what the server was seen to do after it, or
+    ``in_flight``: this process's calls at the server when it went, itself included."""
 
     completion: Completion
     hit: bool
     limit_changes: tuple[LimitChange, ...] = ()
     look: Look | None = None
+    in_flight: int = 0
 
 
 @dataclass(frozen=True, slots=True)
