@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from combee.report.parts import Servers
@@ -51,6 +52,7 @@ def _sum(stages: list[StageTime]) -> StageTime:
         cached_tokens=sum(stage.cached_tokens for stage in stages),
         cut=sum(stage.cut for stage in stages),
         unparsable=sum(stage.unparsable for stage in stages),
+        in_flight=batches(stages),
         servers=_seen([stage.servers for stage in stages if stage.servers is not None]),
     )
 
@@ -67,6 +69,14 @@ def _seen(parts: list[Servers]) -> Servers | None:
         prompt_tokens=sum(part.prompt_tokens for part in parts),
         cached_tokens=sum(part.cached_tokens for part in parts),
     )
+
+
+def batches(stages: Iterable[StageTime]) -> dict[str, int]:
+    """Return the calls of all stages by the batch that they joined, the smallest first."""
+    total: Counter[str] = Counter()
+    for stage in stages:
+        total.update(stage.in_flight)
+    return {power: total[power] for power in sorted(total, key=int)}
 
 
 def step_walls(result: Result) -> dict[str, float]:

@@ -155,6 +155,10 @@ class StageTime(Model):
     """Of the calls: the reply ended at its token limit and could not be used."""
     unparsable: Count = 0
     """Of the calls: the reply could not be read as it was."""
+    in_flight: dict[str, Count] = Field(default_factory=dict)
+    """The batches that its calls joined at their server: calls by how many of the same process were in flight
+    when one went, itself included, by the power of two at or below ("64" is 64 to 127). Empty where memory
+    answered all, and of earlier versions."""
     servers: Servers | None = None
     """null where no metrics were seen: memory or a task's own program answered, or the servers have none."""
 
@@ -165,15 +169,17 @@ class StageTime(Model):
 
 
 class LimitChange(Model):
-    """A change of a role's concurrency, which follows the server. ``call``: the position of the answer or
-    refusal, counted from the start of the process."""
+    """A change of how many calls may be in flight at a server. ``role``: that of the call that told it; roles
+    that ask one server share its limit. ``call``: the position of the answer or refusal, counted from the
+    start of the process."""
 
     role: str
     call: Count
     before: Count
     after: Count
     reason: str = ""
-    """The most frequent refusal (an HTTP status, ``timeout``); empty where the limit grew again."""
+    """The most frequent refusal (an HTTP status, ``timeout``), ``queue`` where calls waited at the server, or
+    ``slow`` where they took over half of their deadline; empty where the limit grew."""
 
 
 class Faults(Model):

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from combee.report import words
+from combee.report import happened, words
 from combee.report.audit import SURVIVED, Audit
 from combee.report.parts import DiagnosisRecord
 from combee.report.result import Result
 from combee.report.shape import lines as shape_lines
 from combee.report.tables_cost import NOT_SHOWN, elsewhere, measured_where
+from combee.report.tables_happened import sizes as sizes_of
 from combee.report.text import amount, count, duration, score, signed
 
 HEADINGS = (
@@ -45,6 +46,13 @@ _FIXED = """\
 before each iteration:
     b = min(size, what the budget pays for beside the closing evaluation, examples left)
     freeze (b, seed, shards, tree) as the iteration's plan; on a resume obey the frozen plan"""
+
+_IN_STEP = """
+within a step, by server:
+    a call goes, in order of arrival, while fewer than limit are in flight and its tokens have room
+    over a tenth of a window refused or late: limit *= share answered; else it grows by an eighth, then slowly
+    calls wait there at two looks at its metrics: limit = 2 * what it runs; none waits: limit doubles
+    its KV cache is half full or more: tokens in flight <= 1.25 * those that would fill it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +214,10 @@ def _batching(result: Result, title: str) -> Section:
     setup = result.setup
     sizes = Counter(one.batch_size for one in result.iterations)
     spread = ", ".join(f"{size:,} ({count(times, 'iteration')})" for size, times in sorted(sizes.items()))
+    batches = happened.batches(happened.stage_sums(result))
+    joined = ", ".join(f"{sizes_of(int(power))} ({count(n, 'call')})" for power, n in batches.items())
     fixed = setup.batching.startswith("Fixed")
-    code = "" if not setup.batching else _FIXED if fixed else _SAVING
+    code = "" if not setup.batching else (_FIXED if fixed else _SAVING) + _IN_STEP
     reason = f"; fixed because: {setup.batching_reason}" if setup.batching_reason else ""
     return Section(
         title,
@@ -216,7 +226,7 @@ def _batching(result: Result, title: str) -> Section:
             ("trigger", "a batch is planned and frozen before each iteration, and starts at once"),
             (
                 "queue size, longest wait and reward variance as triggers",
-                f"{NOT_SHOWN}: nothing flushes inside a step",
+                "none: a call goes once it has a place; holding it longer wins nothing (docs/method.md)",
             ),
             (
                 "shape",
@@ -225,11 +235,15 @@ def _batching(result: Result, title: str) -> Section:
                 if setup.max_fan_in
                 else NOT_SHOWN,
             ),
-            ("pre-emption", "drain: a frozen batch is finished; what a stopped run had answered is kept"),
+            (
+                "pre-emption",
+                "drain: what is in flight is finished; what a stopped run had answered is kept",
+            ),
             ("batch sizes of this run", spread or NOT_SHOWN),
+            ("calls in flight when one went", joined or NOT_SHOWN),
         ),
         code,
-        ("batch", "delay"),
+        ("batch", "in_flight", "delay"),
         ("batch-size", "delay"),
     )
 

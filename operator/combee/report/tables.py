@@ -15,7 +15,7 @@ from combee.report.diverse import diversity_table
 from combee.report.prefix import prefix_table
 from combee.report.result import BudgetLine, IterationRecord, Paired, Result, Role
 from combee.report.tables_cost import accepted, serial
-from combee.report.tables_happened import faults, latency, path, replies, servers
+from combee.report.tables_happened import faults, in_flight, latency, path, replies, servers
 from combee.report.text import Table as Table
 from combee.report.text import amount, count, duration, percent, price, score, signed
 
@@ -36,6 +36,7 @@ def tables(result: Result) -> dict[str, Table]:
         latency(result),
         durations.table(result),
         prefix_table(result),
+        in_flight(result),
         servers(result),
         replies(result),
         faults(result),

@@ -68,6 +68,32 @@ def replies(result: Result) -> Table:
     return Table("replies", "What became of the replies", columns, rows, "Every reply was used.", note)
 
 
+def in_flight(result: Result) -> Table:
+    """Return the batches that calls joined at their servers, by stage."""
+    stages = happened.stage_sums(result)
+    powers = sorted({int(power) for one in stages for power in one.in_flight})
+    rows = tuple(
+        (one.step, one.stage, *(f"{one.in_flight.get(str(power), 0):,}" for power in powers))
+        for one in stages
+        if one.in_flight
+    )
+    columns = ("step", "stage", *(f"#{sizes(power)}" for power in powers))
+    note = (
+        "Calls by how many of their process were in flight at the server when they went, themselves "
+        "included: a server that batches continuously decodes these together."
+    )
+    return Table("in_flight", "Batches of calls", columns, rows, "Memory answered every call.", note)
+
+
+def sizes(power: int) -> str:
+    """Return the sizes from a power of two to the next.
+
+    >>> sizes(1), sizes(64)
+    ('1', '64 to 127')
+    """
+    return "1" if power == 1 else f"{power:,} to {2 * power - 1:,}"
+
+
 def servers(result: Result) -> Table:
     """Return what the servers were seen to do, by stage: their queue, KV cache and prefix cache."""
     rows = tuple(

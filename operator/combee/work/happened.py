@@ -20,7 +20,7 @@ QUANTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
 
 def happened(rows: Mapping[str, Sequence[CallRow]], slots: int) -> dict[str, Any]:
     """Return ``stages`` (in the order in which they ran), ``faults`` by reason, those of containers apart,
-    ``hedges``, and ``limits``: how the concurrency of each role followed the server, in order.
+    ``hedges``, and ``limits``: how the calls in flight followed the server, in order, by the role that told.
 
     ``rows``: the recorded calls by step ("map", "reduce", ...), each in the order of its stages.
     """
@@ -62,8 +62,15 @@ def _stage(step: str, stage: str, rows: list[CallRow], seconds: float) -> dict[s
         "cachedTokens": sum(row.cached_tokens for row in rows),
         "cut": sum(row.unusable == Fate.CUT for row in rows),
         "unparsable": sum(row.unusable == Fate.UNPARSABLE for row in rows),
+        **_in_flight([row.in_flight for row in rows if row.in_flight]),
         **_servers([row.look for row in rows if row.look is not None]),
     }
+
+
+def _in_flight(sizes: Sequence[int]) -> dict[str, Any]:
+    """Return how many calls went while so many were in flight, by the power of two at or below."""
+    powers = Counter(1 << (size.bit_length() - 1) for size in sizes)
+    return {"inFlight": {str(power): powers[power] for power in sorted(powers)}} if sizes else {}
 
 
 def _servers(looks: Sequence[tuple[int, float | None, int, int]]) -> dict[str, Any]:

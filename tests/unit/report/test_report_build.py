@@ -12,7 +12,7 @@ import made_up
 import pytest
 
 from combee.algo.gates import examples_needed
-from combee.report import views, words
+from combee.report import strategist, views, words
 from combee.report.build import build_report, lessons_markdown
 from combee.report.figures import figures
 from combee.report.parts import Servers
@@ -469,6 +469,26 @@ def test_what_the_servers_were_seen_to_do_is_added_up_over_iterations():
     ]
     (row,) = tables(made.model_copy(update={"iterations": tuple(seen)}))["servers"].rows
     assert row == ("map", "map", "4", "5.0", "9", ">99 %", "72 %")
+
+
+def test_the_batches_that_calls_joined_are_added_up_over_iterations():
+    made = made_up.result()
+    joined = ({"1": 2, "64": 10}, {"1": 1, "8": 3})
+    seen = [
+        it.model_copy(update={"stages": (it.stages[0].model_copy(update={"in_flight": one}), *it.stages[1:])})
+        for it, one in zip(made.iterations, joined, strict=False)
+    ]
+    learned = made.model_copy(update={"iterations": tuple(seen)})
+    table = tables(learned)["in_flight"]
+    assert table.columns == ("step", "stage", "#1", "#8 to 15", "#64 to 127")
+    assert table.rows == (("map", "map", "3", "3", "10"),)
+    assert "| map | map | 3 | 3 | 10 |" in build_report(learned, lessons_markdown="").markdown
+    (section,) = (one for one in strategist.sections(learned) if one.title == "Dynamic Batching Policy")
+    assert dict(section.lines)["calls in flight when one went"] == (
+        "1 (3 calls), 8 to 15 (3 calls), 64 to 127 (10 calls)"
+    )
+    assert "in_flight" in section.tables and "within a step" in section.code
+    assert "Memory answered every call." in build_report(made, lessons_markdown="").markdown
 
 
 def test_servers_that_showed_nothing_are_said_to_have_shown_nothing():

@@ -269,6 +269,16 @@ def test_what_servers_were_seen_to_do_is_said_by_stage() -> None:
     assert "servers" not in reflected
 
 
+def test_the_batches_that_calls_joined_are_counted_by_stage() -> None:
+    rows = [_call(chain, None) for chain in range(7)] + [_call(9, None, "reflect")]
+    for row, in_flight in zip(rows, (1, 2, 3, 4, 63, 64, 0), strict=False):
+        row.in_flight = in_flight
+    asker = Asker({}, {}, rows=rows, stages=["rollout", "reflect"])
+    rolled, reflected = happened({"map": decode_rows(asker.encode())}, 4)["stages"]
+    assert rolled["inFlight"] == {"1": 1, "2": 2, "4": 1, "32": 1, "64": 1}
+    assert "inFlight" not in reflected, "memory answered, or an earlier version wrote it"
+
+
 def test_a_cache_that_no_server_speaks_of_is_not_empty_but_unknown() -> None:
     (stage,) = happened({"map": [_call(0, (0, None, 0, 0))]}, 4)["stages"]
     assert stage["servers"]["kvUseMost"] is None
