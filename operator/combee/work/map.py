@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from combee.algo.lengths import longest_first
 from combee.algo.membership import batch, shards
-from combee.algo.tokens import estimate_tokens
 from combee.methods.protocol import Rendered
 from combee.plan.types import IterationPlan, Step, StepSummary
 from combee.records import Example
@@ -21,7 +21,7 @@ from combee.work.leaves import leaves_of
 from combee.work.pieces import Claims, pieces
 from combee.work.pool import pooled
 from combee.work.private import trajectory_line
-from combee.work.rollouts import refuse_a_bad_day
+from combee.work.rollouts import expected_tokens, refuse_a_bad_day
 from combee.work.variants import dealt_to, name_of, signed
 
 
@@ -41,8 +41,11 @@ async def members(context: WorkContext, plan: IterationPlan) -> list[Example]:
 
 
 def dealt(batch_members: list[Example], plan: IterationPlan) -> list[list[int]]:
-    """Return the batch's positions by shard, balanced by tokens: a pure function of the plan and the data."""
-    return shards([member.tokens or estimate_tokens(member.input) for member in batch_members], plan.shards)
+    """Return the batch's positions by shard, balanced by tokens, in each the longest first: a pure function
+    of the plan and the data."""
+    tokens = list(map(expected_tokens, batch_members))
+    parts = shards(tokens, plan.shards)
+    return [[part[place] for place in longest_first([tokens[one] for one in part])] for part in parts]
 
 
 async def help_others(
@@ -134,7 +137,8 @@ async def run_map(
         context.progress.advance()
         return learned
 
-    results = await pooled(positions, learn, width=context.concurrency)
+    learned = await pooled(positions, learn, width=context.concurrency)
+    results = [one for _, one in sorted(zip(positions, learned, strict=True), key=lambda each: each[0])]
     if not all_may_be_lost:
         refuse_a_bad_day([result.error for result in results], "examples", step.name)
     summary = StepSummary(

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar, cast
 
+from combee.algo.lengths import longest_first
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -13,15 +15,20 @@ _MISSING = object()
 
 
 async def pooled(
-    items: Sequence[Item], work: Callable[[Item], Awaitable[Result]], *, width: int
+    items: Sequence[Item],
+    work: Callable[[Item], Awaitable[Result]],
+    *,
+    width: int,
+    lengths: Sequence[int] | None = None,
 ) -> list[Result]:
-    """Return ``[await work(item) for item in items]``, at most ``width`` at once, started in order.
+    """Return ``[await work(item) for item in items]``, at most ``width`` at once, started in order, or by
+    their ``lengths`` where these are given (``algo.lengths.longest_first``).
 
     ``width`` coroutines take items from one queue, so memory grows with ``width`` and not with the
     number of items. The first exception cancels the rest and is raised.
     """
     results: list[object] = [_MISSING] * len(items)
-    queue = iter(range(len(items)))
+    queue = iter(range(len(items)) if lengths is None else longest_first(lengths))
 
     async def worker() -> None:
         for index in queue:

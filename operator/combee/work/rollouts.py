@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from combee.algo.clusters import by_cluster
+from combee.algo.tokens import estimate_tokens
 from combee.errors import CombeeError, ContextLengthError, RolloutError, TransientError
 from combee.methods.protocol import CutError, ParseError, RolloutReply
 from combee.methods.verification import Known
@@ -214,12 +215,18 @@ async def evaluate(
         context.progress.advance()
         return trajectory
 
-    answered = await pooled(list(enumerate(unknown)), answer, width=context.concurrency)
+    lengths = list(map(expected_tokens, unknown))
+    answered = await pooled(list(enumerate(unknown)), answer, width=context.concurrency, lengths=lengths)
     refuse_a_bad_day([one.error for one in answered] + [""] * len(scores), f"rows of {stage}", stage)
     scores |= {one.example_id: (one.score, one.partial) for one in answered}
     by_id = {example.id: scores[example.id][0] for example in examples}
     clusters = {example.id: example.cluster for example in examples if example.cluster}
     return Scores(by_id, mean_partial(scores[example_id][1] for example_id in by_id), answered, clusters)
+
+
+def expected_tokens(example: Example) -> int:
+    """Return the tokens of an example's input, by estimate where its data does not say."""
+    return example.tokens or estimate_tokens(example.input)
 
 
 def mean_partial(partials: Iterable[float | None]) -> float | None:
