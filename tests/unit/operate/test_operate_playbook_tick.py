@@ -240,7 +240,7 @@ FIRST_LINE = (
     '{"digest":"a000000000000000000000000000000000000000000000000000000000000000","event":"Made",'
     '"message":"a00000000000 was made by hand at 2026-01-01T00:00:04Z, learned from an empty playbook",'
     '"number":1,"policy":"Automatic; heldOut minGain 0.000, confidence 0.950; '
-    'canary waived: a test of how plans are followed","time":"2026-01-01T00:00:04Z"}'
+    'canary waived: a test of how plans are followed","time":"2027-01-15T08:00:01Z"}'
 )
 
 

@@ -151,7 +151,7 @@ class World:
             not_judged=self.not_judged,
             blocked=self.blocked,
             data_marks=self.data_marks,
-            trail=tuple(self.lines.values()) if self.reread or self.status.trail is None else None,
+            trail=tuple(self.lines.values()) if self.reread or self.lines_are_needed else None,
             filed=max(self.lines, default=0),
         )
         return decide_playbook(about, self.status, seen)
@@ -172,6 +172,13 @@ class World:
             self.runs[wish.name] = RunSeen(wish.name, f"{len(self.runs):04d}", over=False)
         for name in plan.prune_runs:
             del self.runs[name]
+
+    @property
+    def lines_are_needed(self) -> bool:
+        """Whether the operator reads the lines for the next decision."""
+        statuses = [version.status for version in self.versions.values()]
+        unknown = any(one.conditions and not one.state.get("noted") for one in statuses)
+        return self.status.trail is None or unknown
 
     def file(self) -> None:
         """Write the pending lines of the history. None is ever written over."""

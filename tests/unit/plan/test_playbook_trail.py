@@ -21,6 +21,7 @@ from combee.plan.playbook.trail import (
     breaks,
     continued,
     filed,
+    past_others,
     text_of,
     whole,
 )
@@ -50,8 +51,9 @@ def test_a_history_is_whole_wherever_filing_stopped(entries: list[HistoryLine], 
     left = trail.model_copy(update={"pending": trail.pending[stopped:]})
     assert list(breaks(lines[:stopped], left)) == []
     assert whole(lines[:stopped], left) == lines
-    # It goes on after what is filed, whatever is appended.
-    assert list(breaks(lines, continued(lines, entries))) == []
+    # It goes on after what is filed, whatever is appended, and lines that are filed already are not moved.
+    assert list(breaks(lines, appended(continued(lines), *entries))) == []
+    assert past_others(trail, lines[:stopped]) == trail
 
 
 @settings(max_examples=200)
@@ -304,6 +306,37 @@ def test_the_twenty_lines_of_an_earlier_release_are_taken_over() -> None:
     lines = [(line.time, line.event, line.digest, line.message) for line in history(world)]
     assert {(e.time, e.event, e.digest, e.message) for e in short} <= set(lines)
     assert len(lines) == len(set(lines)) and told(world).count(("Refused", "b", "Decision")) == 1
+
+
+def test_the_statuses_of_hundreds_of_versions_are_taken_over_without_a_gap() -> None:
+    world = World().change(version={"historyLimit": 1000}).add("a").settle()
+    for number in range(60):
+        world.add(f"b{number:02x}", parent="a").tick()
+        world.decide(f"b{number:02x}", "Refuse").tick()
+    refused = [line.digest for line in history(world) if line.event == "Refused"]
+    world.status = world.status.model_copy(update={"trail": None})
+    world.lines = {}
+    for name, version in world.versions.items():
+        state = {k: v for k, v in version.status.state.items() if k != "noted"}
+        world.versions[name] = replace(version, status=version.status.model_copy(update={"state": state}))
+    most = 0
+    for _ in range(20):
+        world.tick()
+        assert world.status.trail is not None
+        most = max(most, len(world.status.trail.pending))
+    assert most <= MAX_PENDING and world.status.trail is not None and not world.status.trail.pending
+    assert list(breaks(world.lines.values(), world.status.trail)) == []
+    again = [line.digest for line in history(world) if line.event == "Refused"]
+    assert sorted(again) == sorted(refused)
+    assert len({line.digest for line in history(world) if line.event == "Made"}) == len(world.versions)
+
+
+def test_a_line_that_is_filed_is_not_written_again_when_another_one_is_in_the_way() -> None:
+    trail = appended(Trail(), *(HistoryLine(event="Made", message=str(n)) for n in range(3)))
+    lines = (filed(trail.pending[0]), FiledLine(2, "not ours"))
+    moved = past_others(trail, lines)
+    assert [(line.number, line.message) for line in moved.pending] == [(3, "1"), (4, "2")]
+    assert moved.pending[0].before == lines[1].digest
 
 
 def test_a_line_of_somebody_elses_is_passed_over() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from combee import names
@@ -11,6 +12,7 @@ from combee.errors import ClusterError
 from combee.objects.playbooks import history_config_map
 from combee.observe.history import filed_lines
 from combee.plan.playbook.trail import FiledLine, filed
+from combee.plan.playbook.types import VersionSeen
 from combee.records import Owner
 
 
@@ -24,10 +26,12 @@ class History:
     _moved: set[str] = field(default_factory=set)
     """Playbooks at whose next number another line was found: the history goes on after it."""
 
-    def is_needed(self, owner: Owner, status: PlaybookStatus) -> bool:
+    def is_needed(self, owner: Owner, status: PlaybookStatus, versions: Iterable[VersionSeen]) -> bool:
         """Return whether the lines must be read for the next decision: no status says where they end, or it
-        is wrong about it."""
-        return status.trail is None or owner.uid in self._moved
+        is wrong about it, or some version does not know which of them it has taken in."""
+        statuses = [version.status for version in versions]
+        unknown = any(one.conditions and not one.state.get("noted") for one in statuses)
+        return status.trail is None or owner.uid in self._moved or unknown
 
     async def lines(self, owner: Owner) -> tuple[FiledLine, ...]:
         """Return the lines that are written."""

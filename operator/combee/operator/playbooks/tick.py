@@ -29,6 +29,7 @@ from combee.plan.cluster.happenings import Happening
 from combee.plan.cluster.hardware import EngineGpus
 from combee.plan.playbook.decide import decide_playbook
 from combee.plan.playbook.history import salvaged
+from combee.plan.playbook.trail import FiledLine
 from combee.plan.playbook.types import About, Happened, PlaybookPlan
 from combee.records import Owner
 from combee.times import rfc3339
@@ -79,7 +80,7 @@ class PlaybookTicker:
             not_judged=at_work.why(canaries_of(observed.versions.values())),
             blocked=self._why_blocked(owner, observed),
             data_marks=data.marks,
-            trail=await self.history.lines(owner) if self.history.is_needed(owner, status) else None,
+            trail=await self._lines(owner, status, observed),
             filed=self.history.filed(owner),
         )
         about = replace(
@@ -108,6 +109,12 @@ class PlaybookTicker:
         soon = SOON_SECONDS if observed.more or pending else None
         waits = (plan.wake_after_seconds, again, look, soon)
         return min((wait for wait in waits if wait is not None), default=None)
+
+    async def _lines(
+        self, owner: Owner, status: PlaybookStatus, observed: Observed
+    ) -> tuple[FiledLine, ...] | None:
+        needed = self.history.is_needed(owner, status, observed.seen.versions)
+        return await self.history.lines(owner) if needed else None
 
     async def _follow(
         self, raw: Object, plan: PlaybookPlan, owner: Owner, spec: PlaybookSpec, observed: Observed

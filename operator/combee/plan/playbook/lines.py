@@ -12,22 +12,26 @@ from dataclasses import replace
 from combee.api.playbook_status import HistoryLine, VersionPhase
 from combee.plan.playbook.board import Board, Record
 from combee.plan.playbook.conditions import CANARY, HELD_OUT, PROMOTED
-from combee.plan.playbook.trail import continued, lines_from
+from combee.plan.playbook.trail import MAX_PENDING, continued, lines_from, past_others
 
 P = VersionPhase
 _STANDING = {P.REFUSED: "Refused", P.INCONCLUSIVE: "Inconclusive", P.SUPERSEDED: "Superseded"}
 """Phase -> the event that leads to it."""
 MADE = "Made"
+ROOM = MAX_PENDING // 2
+"""The most pending lines beside which versions are introduced that an earlier release looked at."""
 _MOVES = ("Promoted", "RolledBack", *_STANDING.values())
 """Events after which a version stands where they say."""
 
 
 def begin_lines(board: Board) -> None:
     """Continue the history where it ended, and note what happened to the objects since the last decision."""
-    if board.seen.trail is not None:
-        board.trail = continued(board.seen.trail, board.trail.pending)
+    lines = board.seen.trail or ()
     if board.before.trail is None:
+        board.trail = continued(lines)
         _recover(board)
+    else:
+        board.trail = past_others(board.trail, lines)
     for record in _oldest_first(board):
         _look_at(board, record)
     _look_at_pin(board)
@@ -58,9 +62,10 @@ def end_lines(board: Board, pruned: Collection[str]) -> None:
 
 
 def _take_in(board: Board) -> None:
-    """Let each version remember the last line about it."""
+    """Let each version remember the last line about it. One that was not introduced yet remembers none."""
     for line in board.trail.pending:
-        if (about := board.get(line.digest)) is not None:
+        about = board.get(line.digest)
+        if about is not None and (about.memory.noted or line.event == MADE):
             about.remember(noted=max(about.memory.noted, line.number))
 
 
@@ -70,18 +75,34 @@ def _oldest_first(board: Board) -> list[Record]:
 
 def _look_at(board: Board, record: Record) -> None:
     """Note that a version is new, and that somebody's decision about it changed."""
-    if not record.memory.noted:
-        event, message = MADE, _made(record)
-        before = board.unsettled.get(record.digest, [])
-        if all((line.event, line.message) != (event, message) for line in before):
-            # Lines of an object of the same digest that was deleted tell nothing of this one.
-            board.unsettled[record.digest] = []
-        board.record_line(event, record.digest, message)
+    if not record.memory.noted and not _introduce(board, record):
+        return
     decision, before_that = record.seen.spec.decision, record.memory.decision
     if decision != before_that:
         message = f"the decision about {record.short} is {decision} (was {before_that})"
         board.record_line("Decided", record.digest, message, by="Decision")
         record.remember(decision=decision)
+
+
+def _introduce(board: Board, record: Record) -> bool:
+    """Note that a version was made, and what its status tells where an operator looked at it before; return
+    whether there was room for that in the Playbook's status. Where there is none, the next tick has some."""
+    if not record.status.conditions:
+        before = board.unsettled.get(record.digest, [])
+        if all((line.event, line.message) != (MADE, _made(record)) for line in before):
+            # Lines of an object of the same digest that was deleted tell nothing of this one.
+            board.unsettled[record.digest] = []
+        board.record_line(MADE, record.digest, _made(record))
+        return True
+    if len(board.trail.pending) >= ROOM:
+        return False
+    filed_lines = [line for one in board.seen.trail or () if (line := one.line) is not None]
+    own = [line for line in (*filed_lines, *board.trail.pending) if line.digest == record.digest]
+    for line in sorted(_untold(record, own), key=lambda line: line.time):
+        board.record_line(line.event, line.digest, line.message, by=line.by, time=line.time)
+    numbers = [line.number for line in (*own, *board.trail.pending) if line.digest == record.digest]
+    record.remember(noted=max(numbers, default=0))
+    return True
 
 
 def _made(record: Record) -> str:
@@ -102,19 +123,15 @@ def _look_at_pin(board: Board) -> None:
 
 
 def _recover(board: Board) -> None:
-    """Take over the history of a Playbook that is applied again, or that an earlier release wrote, and add
-    what only the statuses tell."""
+    """Take over the history of a Playbook that is applied again, or that an earlier release wrote: its lines,
+    what its status shows, and then, version by version, what only their statuses tell."""
     lines = [line for one in board.seen.trail or () if (line := one.line) is not None]
     known = {(line.time, line.event, line.digest) for line in lines}
-    shown = lines_from(board.history)
-    lacking = [line for line in shown if (line.time, line.event, line.digest) not in known]
-    for record in _oldest_first(board):
-        own = [line for line in (*lines, *lacking) if line.digest == record.digest]
-        record.remember(noted=max((line.number for line in own), default=0))
-        lacking += _untold(record, own)
-    for line in sorted(lacking, key=lambda line: line.time):
-        board.record_line(line.event, line.digest, line.message, by=line.by, time=line.time)
-    _take_in(board)
+    for line in lines_from(board.history):
+        if (line.time, line.event, line.digest) not in known:
+            board.record_line(line.event, line.digest, line.message, by=line.by, time=line.time)
+    for record in board.records.values():
+        record.remember(noted=0)
     pins = [line for line in lines if line.event in ("Pinned", "Unpinned")]
     last = pins[-1] if pins else None
     board.memory = replace(board.memory, pin=last.digest if last and last.event == "Pinned" else "")
@@ -126,8 +143,9 @@ def _untold(record: Record, own: list[HistoryLine]) -> Iterator[HistoryLine]:
     began = next((n for n, line in enumerate(own) if (line.event, line.message) == (MADE, made)), None)
     if began is None:
         yield HistoryLine(time=record.seen.created, event=MADE, digest=record.digest, message=made)
-    # What is numbered and before that is of an object of the same digest that was deleted.
-    own = [line for n, line in enumerate(own) if not line.number or (began is not None and n >= began)]
+    else:
+        # What is before that is of an object of the same digest that was deleted.
+        own = own[began:]
     for line in _shown(record):
         moved = next((one.event for one in reversed(own) if one.event in _MOVES), "")
         if line.event in _STANDING.values():

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -82,11 +82,20 @@ def appended(trail: Trail, *lines: HistoryLine) -> Trail:
     return trail
 
 
-def continued(lines: Iterable[FiledLine], pending: Iterable[HistoryLine] = ()) -> Trail:
-    """Return the trail of the lines that are filed, with ``pending`` numbered anew at its end."""
+def continued(lines: Iterable[FiledLine]) -> Trail:
+    """Return the trail of the lines that are filed, none of which is pending."""
     last = max(lines, key=lambda line: line.number, default=None)
-    trail = Trail() if last is None else Trail(lines=last.number, digest=last.digest)
-    return appended(trail, *pending)
+    return Trail() if last is None else Trail(lines=last.number, digest=last.digest)
+
+
+def past_others(trail: Trail, lines: Collection[FiledLine]) -> Trail:
+    """Return ``trail`` with its pending lines numbered anew after those that are filed, where another line
+    has the number of one of them; else the same."""
+    by_number = {line.number: line for line in lines}
+    waiting = [line for line in trail.pending if by_number.get(line.number) != filed(line)]
+    if not any(line.number in by_number for line in waiting):
+        return trail
+    return appended(continued(lines), *waiting)
 
 
 def whole(lines: Iterable[FiledLine], trail: Trail | None) -> tuple[FiledLine, ...]:
