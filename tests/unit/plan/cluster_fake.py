@@ -25,6 +25,8 @@ RESYNC_SECONDS = 1e9
 """Never: what a run waits for is an event, or a time that its plan names."""
 TRIES = 7
 """of an index before it has failed for good."""
+SHARED = ""
+"""stands for the run of an engine that none has alone."""
 PHASES = ("Profiling", "Learning", "Evaluating", "Publishing", "Complete")
 
 
@@ -62,10 +64,11 @@ class FakeJob:
 
 @dataclass(slots=True)
 class FakeEngine:
-    """A Deployment."""
+    """A Deployment. ``users``: the runs that own it together, where it is shared."""
 
     replicas: int
     loading: float = LOADING_SECONDS
+    users: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -121,6 +124,9 @@ class World:
         for engine in self.engines.values():
             if engine.replicas:
                 engine.loading -= seconds
+            for user in engine.users:
+                gpus = self.runs[user].run.spec.engines[0].vllm.gpus_per_replica
+                self.runs[user].gpu_seconds += seconds * gpus * engine.replicas / len(engine.users)
         self._place()
         for name, job in list(self.jobs.items()):
             if job.live:
@@ -177,7 +183,7 @@ class World:
         )
 
     def _served(self, run: str) -> bool:
-        mine = [engine for (owner, _), engine in self.engines.items() if owner == run]
+        mine = [one for (owner, _), one in self.engines.items() if owner == run or run in one.users]
         asked = self.runs[run].run.spec.engines
         return len(mine) == len(asked) and all(e.replicas and e.loading <= 0 for e in mine)
 
@@ -212,9 +218,15 @@ class World:
             suspend=run.suspend,
             jobs={one.name: one for one in self._jobs(name)},
             engines={
-                engine: EngineSeen(engine, one.replicas, one.replicas if one.loading <= 0 else 0)
+                engine: EngineSeen(
+                    engine,
+                    one.replicas,
+                    one.replicas if one.loading <= 0 else 0,
+                    users=max(1, len(one.users)),
+                    place=sorted(one.users).index(name) if one.users else 0,
+                )
                 for (owner, engine), one in self.engines.items()
-                if owner == name
+                if owner == name or name in one.users
             },
             plans={} if plan is None else {iteration: plan},
         )
@@ -285,7 +297,20 @@ class World:
             if old in self.jobs:
                 self.jobs[old].expires_in = self.jobs[old].expires_in or KEPT_SECONDS
 
+    def _share(self, run: str, engine: str, replicas: int) -> None:
+        """Join a shared engine, or leave it; the last one takes it down."""
+        there = self.engines.get((SHARED, engine))
+        if there is None and replicas:
+            there = self.engines[SHARED, engine] = FakeEngine(replicas)
+        if there is not None:
+            there.users = [user for user in there.users if user != run] + [run] * bool(replicas)
+            if not there.users:
+                del self.engines[SHARED, engine]
+
     def _engine(self, run: str, engine: str, replicas: int, *, remove: bool) -> None:
+        if self.runs[run].run.spec.engines[0].shared:
+            self._share(run, engine, replicas)
+            return
         there = self.engines.get((run, engine))
         if there is None and not replicas:
             return

@@ -7,6 +7,7 @@ snapshots are old, operators stop, runs are suspended. Once that stops, every ru
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -138,6 +139,47 @@ def test_two_runs_share_a_quota_without_a_deadlock(
     for name in here.runs:
         assert outcome(here, name) == outcome(undisturbed[kind, 2], name)
         assert sorted(artifacts(here, name)) == sorted(artifacts(undisturbed[kind, 2], name))
+
+
+@cache
+def apart(names: tuple[str, ...]) -> World:
+    """The same runs, each with an engine of its own, left alone."""
+    here = world("engines", names)
+    finish(here)
+    return here
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(pauses=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 60), st.booleans()), max_size=8))
+def test_runs_that_share_an_engine_end_as_alone_and_pay_for_it_once(
+    pauses: list[tuple[int, int, bool]],
+) -> None:
+    """They are suspended and resumed at any time; the engine is there exactly while one of them needs it."""
+    names = ("one", "two", "three")
+    shared = {**GPUS, "engines": [{**GPUS["engines"][0], "shared": True}]}
+    here = World({name: FakeRun(run_of(name, f"{k:08d}", **shared)) for k, name in enumerate(names)})
+    changes = 2 * len(names)
+    for number, ticks, suspend in pauses:
+        here.runs[names[number]].suspend = suspend
+        changes += 2
+        for _ in range(ticks):
+            here.pass_seconds(TICK)
+            for name in names:
+                settle(here, name)
+            users = {user for engine in here.engines.values() for user in engine.users}
+            assert len(here.engines) <= 1
+            assert users == {name for name in names if here.runs[name].memory.engines_since}
+    finish(here)
+    for name in names:
+        assert here.runs[name].memory.run.outcome == apart(names).runs[name].memory.run.outcome
+        assert set(artifacts(here, name)) == set(artifacts(apart(names), name))
+    # A run notices at its next look that another came or left: four GPUs for one tick at most.
+    noticed_late = 4 * TICK * changes * len(names)
+    told, held = (
+        sum(each(run) for run in here.runs.values())
+        for each in (lambda run: run.memory.gpu_seconds, lambda run: run.gpu_seconds)
+    )
+    assert told == pytest.approx(held, abs=noticed_late)
 
 
 EVENTS = (
