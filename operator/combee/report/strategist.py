@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from combee.report import happened, words
+from combee.report import words
 from combee.report.audit import SURVIVED, Audit
 from combee.report.parts import DiagnosisRecord
 from combee.report.result import Result
 from combee.report.shape import lines as shape_lines
 from combee.report.tables_cost import NOT_SHOWN, elsewhere, measured_where
-from combee.report.tables_happened import sizes as sizes_of
+from combee.report.tables_happened import joined
 from combee.report.text import amount, count, duration, score, signed
 
 HEADINGS = (
@@ -214,8 +214,6 @@ def _batching(result: Result, title: str) -> Section:
     setup = result.setup
     sizes = Counter(one.batch_size for one in result.iterations)
     spread = ", ".join(f"{size:,} ({count(times, 'iteration')})" for size, times in sorted(sizes.items()))
-    batches = happened.batches(happened.stage_sums(result))
-    joined = ", ".join(f"{sizes_of(int(power))} ({count(n, 'call')})" for power, n in batches.items())
     fixed = setup.batching.startswith("Fixed")
     code = "" if not setup.batching else (_FIXED if fixed else _SAVING) + _IN_STEP
     reason = f"; fixed because: {setup.batching_reason}" if setup.batching_reason else ""
@@ -224,10 +222,7 @@ def _batching(result: Result, title: str) -> Section:
         (
             ("policy", f"{setup.batching or NOT_SHOWN}{reason}"),
             ("trigger", "a batch is planned and frozen before each iteration, and starts at once"),
-            (
-                "queue size, longest wait and reward variance as triggers",
-                "none: a call goes once it has a place; holding it longer wins nothing (docs/method.md)",
-            ),
+            ("other triggers", "none: a queue's size, a longest wait and reward variance won nothing"),
             (
                 "shape",
                 "shards balanced by expected tokens; an aggregator call takes at most "
@@ -240,7 +235,7 @@ def _batching(result: Result, title: str) -> Section:
                 "drain: what is in flight is finished; what a stopped run had answered is kept",
             ),
             ("batch sizes of this run", spread or NOT_SHOWN),
-            ("calls in flight when one went", joined or NOT_SHOWN),
+            ("calls in flight when one went", joined(result) or NOT_SHOWN),
         ),
         code,
         ("batch", "in_flight", "delay"),

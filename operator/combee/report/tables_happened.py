@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from combee.report import happened
 from combee.report.parts import LimitChange
 from combee.report.result import Result
-from combee.report.text import Table, duration, percent
+from combee.report.text import Table, count, duration, percent
 
 CHANGES_TOLD = 4
 MEANINGS = {
@@ -83,6 +83,12 @@ def in_flight(result: Result) -> Table:
         "included: a server that batches continuously decodes these together."
     )
     return Table("in_flight", "Batches of calls", columns, rows, "Memory answered every call.", note)
+
+
+def joined(result: Result) -> str:
+    """Return in words how many calls joined which batches, over the whole run; empty where none is known."""
+    batches = happened.batches(happened.stage_sums(result))
+    return ", ".join(f"{sizes(int(power))} ({count(number, 'call')})" for power, number in batches.items())
 
 
 def sizes(power: int) -> str:

@@ -96,6 +96,20 @@ def test_calls_that_were_in_flight_when_the_limit_fell_do_not_lower_it_again(sha
     assert limit.allowed == int(200 * (1 - refused / 200))
 
 
+def test_a_few_calls_that_are_refused_tell_little_of_many() -> None:
+    limit = AdaptiveLimit(512)
+    told = [limit.answered(in_flight=1, refusal="503" if n % 8 == 0 else "") for n in range(32)]
+    assert told[-1] == LimitChange(32, 512, 28, "503"), "32, less an eighth, and not none at all"
+
+
+def test_a_queue_beside_which_nobody_says_what_runs_holds_nothing_back() -> None:
+    limit = AdaptiveLimit(64)
+    for n in range(64):
+        limit.answered(in_flight=64, refusal="429" if n % 2 else "")
+    limit.looked(look(None, 9), 32)
+    assert any(limit.answered(in_flight=32) for _ in range(64 + 32)), "it grows"
+
+
 def test_a_window_is_no_longer_than_what_was_in_flight() -> None:
     limit = AdaptiveLimit(512)
     told = [limit.answered(in_flight=40, refusal="timeout" if n < 20 else "") for n in range(40)]

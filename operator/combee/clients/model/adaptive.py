@@ -81,8 +81,8 @@ class AdaptiveLimit:
         self._most_in_flight = max(self._most_in_flight, in_flight)
         if refusal:
             self._reasons[refusal] += 1
-        reached = min(self.allowed, self._most_in_flight)
-        if self._answers < max(reached, MIN_WINDOW):
+        reached = min(self.allowed, max(self._most_in_flight, MIN_WINDOW))
+        if self._answers < max(reached, MIN_WINDOW):  # a lower limit has windows as long, too
             return None
         share, most = self._reasons.total() / self._answers, self._reasons.most_common(1)
         if share > OVERLOAD_SHARE:
@@ -96,6 +96,7 @@ class AdaptiveLimit:
         """Take note of the server's metrics while ``in_flight`` calls were made. Return the change."""
         before, self._before = self._before, look
         if look.running is None:
+            self._before = None
             return None
         if not look.waiting:
             quickly = min(2 * self.allowed, CAREFUL_FROM * self.ceiling)

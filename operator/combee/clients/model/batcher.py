@@ -75,8 +75,10 @@ class Batcher:
         """Take note of an attempt that a server refused; ``reason`` is empty where that tells of no load."""
         self._follow(self.limit.answered(in_flight=self.in_flight, refusal=reason))
 
-    def looked(self, look: Look) -> None:
-        """Take note of the server's metrics."""
+    def looked(self, look: Look | None) -> None:
+        """Take note of the server's metrics, if it was looked at."""
+        if look is None:
+            return
         if look.running and look.kv_use is not None:
             held = self._tokens * look.running / (look.running + look.waiting)
             if look.kv_use >= KV_FROM:

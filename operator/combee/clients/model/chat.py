@@ -147,13 +147,10 @@ class ChatClient:
     async def _with_news(self, answered: Answered, call: Call) -> Answered:
         """Return a new answer with what is to be told of its server beside it."""
         look = None if self._connection.looks is None else await self._connection.looks.look()
-        told = look if self.tells_looks else None
-        if self.batcher is None:
-            return replace(answered, look=told)
-        if look is not None:
+        if self.batcher is not None:
             self.batcher.looked(look)
-        changes = self.batcher.take_changes()
-        return replace(answered, look=told, limit_changes=changes, in_flight=call.in_flight)
+            answered = replace(answered, limit_changes=self.batcher.take_changes(), in_flight=call.in_flight)
+        return replace(answered, look=look if self.tells_looks else None)
 
     def key_of(self, request: ChatRequest) -> str:
         """Return the key of a call in the memo."""
