@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.batcher import batcher, pieces
 from bench.cluster import cluster
 from bench.controller import controller
 from bench.faults import faults, straggler
@@ -249,6 +250,8 @@ ROWS = {
     "wall": wall_over_critical_path,
     "kept": kept,
     "controller": controller,
+    "batcher": batcher,
+    "batcher-pieces": pieces,
     "prefix": prefix,
     "killed": killed,
     "plan": planning,
@@ -265,7 +268,7 @@ ROWS = {
 """Name on the command line -> row."""
 GROUPS = {"worlds": tuple(WORLDS)}
 """Name on the command line -> the rows that it stands for."""
-BY_NAME_ONLY = frozenset({"memory-batches", "memory-one", *WORLDS})
+BY_NAME_ONLY = frozenset({"batcher-pieces", "memory-batches", "memory-one", *WORLDS})
 """Minutes of both cores each: only when named."""
-NO_CLOCK = frozenset({"learning", "kept", "controller", "killed", *WORLDS})
+NO_CLOCK = frozenset({"learning", "kept", "controller", "batcher", "batcher-pieces", "killed", *WORLDS})
 """Their figures are counts, scores or modelled seconds: how busy the machine is changes none of them."""
