@@ -18,8 +18,8 @@ from combee.assembly.guard import BudgetGuard
 from combee.errors import BugError, CombeeError, UserError
 from combee.local.meter import Meter
 from combee.plan.decide import Identity, Plan, decide
-from combee.plan.kept import kept_for_look
 from combee.plan.money import money_of
+from combee.plan.spending import kept_for_look
 from combee.plan.state import RunState, charge
 from combee.plan.types import Clocks, IterationPlan, Outcome, Snapshot, Step, StepSummary
 from combee.steps import LEADING

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
-from combee.algo.budget import Spend, fits, largest_affordable
+from combee.algo.budget import Spend, fits
 from combee.api.run import RunSpec, Workers
 from combee.errors import BugError
 from combee.names import step_name
@@ -26,7 +26,7 @@ from combee.plan.diagnosis import Diagnosis, charged, of_curve, of_summary, refu
 from combee.plan.diversity import diversity_of
 from combee.plan.engine import hardware_slots
 from combee.plan.frozen import frozen
-from combee.plan.money import money_of
+from combee.plan.spending import affordable, closing_cost, priced
 from combee.plan.state import Best, RunState, after_iteration, after_profile, charge, limits_of
 from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
 from combee.steps import DIAGNOSE, EVALUATE, ITERATION, PROFILE
@@ -172,7 +172,7 @@ def _broken_off(facts: _Facts, state: RunState, summary: StepSummary) -> Plan:
 def effective(spec: RunSpec, state: RunState) -> RunSpec:
     """Return ``spec`` with the defaults that a diagnosis gives: they bound what is planned, and nothing that
     is under way."""
-    closing = _closing_cost(state).rollouts
+    closing = closing_cost(state).rollouts
     return with_defaults(spec, state.diagnosis, state.baseline_select, closing)
 
 
@@ -233,7 +233,7 @@ def iteration_plan(spec: RunSpec, state: RunState, gpu_seconds: float = 0.0) -> 
     """Freeze the decisions of the next iteration. ``gpu_seconds``: as of ``decide``."""
     if state.facts is None:
         raise BugError("an iteration is planned after profile")
-    batch = next_batch(spec, state, affordable=_affordable(spec, state, gpu_seconds))
+    batch = next_batch(spec, state, affordable=affordable(spec, state, gpu_seconds))
     aggregation = spec.method.stated.aggregation(spec.aggregation)
     variants = min(spec.method.variants_in_flight, batch.size)
     slots, _ = hardware_slots(spec)
@@ -273,55 +273,9 @@ def evaluation_due(spec: RunSpec, state: RunState, done: int) -> bool:
     return done >= total or done // grid > state.evaluated_at // grid
 
 
-def _closing_cost(state: RunState) -> Spend:
-    """Estimate what scoring select once more and the closing look at gate and test will cost."""
-    if state.facts is None or state.facts.select_rows == 0:
-        return Spend()
-    rollouts = state.facts.select_rows + state.facts.look_rollouts
-    return Spend(rollouts=rollouts, tokens=int(rollouts * tokens_a_rollout(state)))
-
-
-def least_spend(spec: RunSpec, state: RunState, examples: int) -> Spend:
-    """Return what a run needs in all, from its start, to learn from ``examples`` more and be evaluated."""
-    spent, per_example, closing = _priced(spec, state)
-    return spent + closing + per_example.times(examples)
-
-
-def tokens_a_rollout(state: RunState) -> float:
-    """Return the tokens of a rollout so far, with its evaluator's verdict where there is one."""
-    used = (state.usage.get(role) for role in ("task", "evaluator"))
-    return sum(one.tokens / max(one.calls, 1) for one in used if one is not None)
-
-
-def _affordable(spec: RunSpec, state: RunState, gpu_seconds: float) -> int | None:
-    """Return the largest batch that the budget pays for beside the closing evaluation; None: no limit."""
-    spent, per_example, closing = _priced(spec, state, gpu_seconds)
-    return largest_affordable(per_example, closing, spent, limits_of(spec))
-
-
-def _priced(spec: RunSpec, state: RunState, gpu_seconds: float = 0.0) -> tuple[Spend, Spend, Spend]:
-    """Return what was spent, and what an example more and the closing evaluation take, with their money: a
-    token to come costs what one did so far, with the GPUs' time."""
-    money = money_of(spec, state.usage, gpu_seconds)
-    per_token = money / state.spend.tokens if state.spend.tokens else 0.0
-    per_example, closing = (
-        replace(cost, money=cost.tokens * per_token)
-        for cost in (state.per_example or _first_guess(state), _closing_cost(state))
-    )
-    return replace(state.spend, money=money), per_example, closing
-
-
-def _first_guess(state: RunState) -> Spend:
-    """Guess what one example costs before any was learned from: a rollout, a reflection, its share of the
-    tree and three replays, each about as long as profile's rollouts. Without rollouts nothing is known."""
-    if state.facts is not None and not state.facts.held_out_rows:
-        return Spend()
-    return Spend(rollouts=4, tokens=int(6 * tokens_a_rollout(state)))
-
-
 def _over_budget(facts: _Facts, state: RunState) -> Outcome | None:
     limits = limits_of(facts.spec)
-    spent, per_example, closing = _priced(facts.spec, state, facts.gpu_seconds)
+    spent, per_example, closing = priced(facts.spec, state, facts.gpu_seconds)
     spent = replace(
         spent,
         wall_clock_seconds=max(spent.wall_clock_seconds, facts.elapsed_seconds),

@@ -22,7 +22,7 @@ from combee.api.run import RunSpec
 from combee.methods.protocol import Cost, Iteration
 from combee.methods.registry import method_of
 from combee.plan.batching import next_batch
-from combee.plan.decide import EVALUATIONS_PER_RUN, least_spend
+from combee.plan.decide import EVALUATIONS_PER_RUN
 from combee.plan.diagnosis import NO_GO_SHARE, Shape, shape_of
 from combee.plan.engine import hardware_slots
 from combee.plan.expected import ANSWER_TOKENS
@@ -40,6 +40,7 @@ from combee.plan.lengths import (
 )
 from combee.plan.money import money_of
 from combee.plan.parallelism import Parallelism, parallelism_of
+from combee.plan.spending import least_spend
 from combee.plan.state import DataFacts, RunState, limits_of
 from combee.plan.types import RoleUsage
 

@@ -9,7 +9,7 @@ from combee.plan.money import money_of
 from combee.plan.state import RunState, after_iteration, after_profile, charge
 from combee.plan.types import StepSummary
 from combee.report.parts import DiagnosisRecord
-from combee.report.result import AcceptedPrompt, CostPerPoint, Paired, SerialBaseline, SerialPoint
+from combee.report.result import AcceptedPrompt, BudgetLine, CostPerPoint, Paired, SerialBaseline, SerialPoint
 from combee.report.session import Session
 from combee.steps import kind_of
 
@@ -120,3 +120,30 @@ def _reached(spec: RunSpec, score: float) -> float | None:
         return None
     curve = sorted(stated.curve, key=lambda one: (one.examples, one.seconds))
     return next((one.seconds for one in curve if one.score >= score), None)
+
+
+def budget_lines(session: Session) -> tuple[BudgetLine, ...]:
+    """Return what was spent of each limit, the binding one first."""
+    spec, spend = session.run.spec, session.state.spend
+    budget, prices = spec.budget, spec.prices
+    money = round(money_of(spec, session.state.usage, session.gpu_seconds), 4)
+    cost = (
+        ()
+        if prices is None
+        else (BudgetLine(name="money", spent=money, limit=budget.money, currency=prices.currency),)
+    )
+    held = (
+        (BudgetLine(name="gpuSeconds", spent=round(session.gpu_seconds, 3), limit=budget.gpu_seconds),)
+        if session.gpu_seconds
+        else ()
+    )
+    lines = (
+        BudgetLine(name="rollouts", spent=spend.rollouts, limit=budget.rollouts),
+        BudgetLine(name="tokens", spent=spend.tokens, limit=budget.tokens),
+        BudgetLine(
+            name="wallClockSeconds", spent=round(session.wall_seconds, 3), limit=budget.wall_clock_seconds
+        ),
+        *held,
+        *cost,
+    )
+    return tuple(sorted(lines, key=lambda line: line.name != budget.first))

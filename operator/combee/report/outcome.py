@@ -18,11 +18,10 @@ from combee.api.discipline import hardware, waivers
 from combee.api.run import Batching, PromptLearningRun
 from combee.methods.protocol import OVER_BUDGET, EntryView, Rendered
 from combee.plan.batching import ITERATIONS, Delay, delay_of
-from combee.plan.money import money_of
 from combee.plan.parallelism import parallelism_of
 from combee.plan.state import DataFacts, RunState, after_iteration, after_profile
 from combee.plan.types import EXIT_CODES, IterationPlan, StepSummary
-from combee.report.cost import accepted, serial_baseline, whole_cost, with_diagnosis
+from combee.report.cost import accepted, budget_lines, serial_baseline, whole_cost, with_diagnosis
 from combee.report.diagnosed import diagnosis_of
 from combee.report.durations import call_seconds, durations, step_seconds
 from combee.report.energy import energy_of, with_joules
@@ -30,7 +29,6 @@ from combee.report.entries import NO_BETTER, SHORT, entries_of, variants_of
 from combee.report.result import (
     Baseline,
     Best,
-    BudgetLine,
     DataInfo,
     DelayFit,
     DelayModel,
@@ -105,7 +103,7 @@ async def result_of(session: Session) -> Result:
         shape=_shape(session),
         durations=durations(await call_seconds(session), step_seconds(iterations, records.around)),
         energy=energy_of(intervals, session.summaries.values()),
-        budget=_budget(session),
+        budget=budget_lines(session),
         cost_per_point=whole_cost(session, paired),
         accepted=with_joules(accepted(session), intervals, session.summaries.values()),
         serial_baseline=serial_baseline(spec, diagnosis),
@@ -319,32 +317,6 @@ def _fit(delay: Delay, batching: Batching) -> DelayFit | None:
 
 def _model(law: Law) -> DelayModel:
     return DelayModel.of(law, relative_error=law.error)
-
-
-def _budget(session: Session) -> tuple[BudgetLine, ...]:
-    spec, spend = session.run.spec, session.state.spend
-    budget, prices = spec.budget, spec.prices
-    money = round(money_of(spec, session.state.usage, session.gpu_seconds), 4)
-    cost = (
-        ()
-        if prices is None
-        else (BudgetLine(name="money", spent=money, limit=budget.money, currency=prices.currency),)
-    )
-    held = (
-        (BudgetLine(name="gpuSeconds", spent=round(session.gpu_seconds, 3), limit=budget.gpu_seconds),)
-        if session.gpu_seconds
-        else ()
-    )
-    lines = (
-        BudgetLine(name="rollouts", spent=spend.rollouts, limit=budget.rollouts),
-        BudgetLine(name="tokens", spent=spend.tokens, limit=budget.tokens),
-        BudgetLine(
-            name="wallClockSeconds", spent=round(session.wall_seconds, 3), limit=budget.wall_clock_seconds
-        ),
-        *held,
-        *cost,
-    )
-    return tuple(sorted(lines, key=lambda line: line.name != budget.first))
 
 
 def _learned(session: Session, records: _Records) -> dict[str, Any]:

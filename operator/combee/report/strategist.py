@@ -365,7 +365,7 @@ def _cost(result: Result, title: str) -> Section:
 
 
 def _risks(result: Result, title: str, audit: Audit | None) -> Section:
-    risk, monitor = _largest(result)
+    risk, monitor = words.largest_risk(result)
     here = f" than {result.setup.hardware}" if result.setup.hardware else ""
     limits = [f"on another hardware class{here}, held-out slice or seed: this is one run"]
     if audit is not None:
@@ -386,22 +386,3 @@ def _risks(result: Result, title: str, audit: Audit | None) -> Section:
         ),
         tables=("audit",),
     )
-
-
-def _largest(result: Result) -> tuple[str, str]:
-    """Return the largest failure mode that the numbers show, and what would catch it for the least cost."""
-    gate, setup = result.gate, result.setup
-    if result.simulated:
-        return "a simulated model answered: nothing here shows that a real one learns", "the same run on it"
-    if setup.used_for_tuning:
-        return (
-            "heldOut was used for tuning before: its scores are optimistic",
-            "score rows that nobody has seen",
-        )
-    if gate is None:
-        return "the gain was not looked at on gate", "the gate half, looked at once"
-    if gate.low <= 0:
-        return "the gain may be chance: its interval includes zero", "a canary on live traffic"
-    if "evaluator" in result.models:
-        return "the evaluator may favour what the proposer writes", "a second judge on 5 % of the rows"
-    return "live traffic differs from heldOut", "a canary on live traffic, which is paired by request"

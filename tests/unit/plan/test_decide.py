@@ -10,8 +10,8 @@ from combee.algo.budget import Spend
 from combee.api.load import parse_run
 from combee.api.run import RunSpec, Workers
 from combee.plan.decide import Identity, decide, evaluation_due, iteration_plan, shards_of
-from combee.plan.kept import kept_for_look
 from combee.plan.observed import Observed
+from combee.plan.spending import kept_for_look
 from combee.plan.state import Best, DataFacts, RunState
 from combee.plan.types import IterationPlan, Outcome, RoleUsage, Snapshot, StepSummary
 

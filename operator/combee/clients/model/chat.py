@@ -31,8 +31,8 @@ from combee.clients.model.refusals import (
     Query,
     Quirk,
     about_model,
+    final,
     meaning_of,
-    shown,
     spent,
     unknown_model,
     unreachable,
@@ -48,7 +48,7 @@ from combee.clients.model.wire import (
     Endpoint,
     OnCall,
 )
-from combee.errors import BugError, CombeeError, EndpointError
+from combee.errors import BugError, CombeeError
 from combee.records import Message, Prompt
 
 __all__ = [
@@ -352,7 +352,7 @@ class ChatClient:
             served = await self._served_names()
             if served is None or self.endpoint.model not in served:
                 raise unknown_model(question, served) from None
-        raise _final(meaning, error, question) from None
+        raise final(meaning, error, question) from None
 
     async def _served_names(self) -> tuple[str, ...] | None:
         try:
@@ -394,14 +394,3 @@ def _code(error: BaseException) -> str:
     if isinstance(error, CombeeError):
         return error.code
     return CANCELLED if isinstance(error, asyncio.CancelledError) else BugError.code
-
-
-def _final(meaning: EndpointError | Quirk, error: StatusError, question: Query) -> EndpointError:
-    if isinstance(meaning, EndpointError):
-        return meaning
-    return EndpointError(
-        f"the server refuses the request even without {meaning.name} ({error.status_code}): "
-        f"{shown(error.message, question)}",
-        where=question.where,
-        fix="Check the endpoint's URL, model and parameters.",
-    )

@@ -212,3 +212,15 @@ def unreachable(question: Query, error: NoAnswerError) -> UnreachableError:
         where=question.where,
         fix=f"Is a server listening at {question.endpoint.url}?",
     )
+
+
+def final(meaning: EndpointError | Quirk, error: StatusError, question: Query) -> EndpointError:
+    """Return the error that ends a call whose quirk was already left out, or that no attempt mends."""
+    if isinstance(meaning, EndpointError):
+        return meaning
+    return EndpointError(
+        f"the server refuses the request even without {meaning.name} ({error.status_code}): "
+        f"{shown(error.message, question)}",
+        where=question.where,
+        fix="Check the endpoint's URL, model and parameters.",
+    )

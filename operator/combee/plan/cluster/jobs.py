@@ -14,8 +14,8 @@ from combee.api.run import LimitName, RunSpec
 from combee.plan.cluster.engines import calls_at_once, gpu_seconds, gpus_in_use
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import YIELDED, JobSeen, Seen
-from combee.plan.kept import kept_for_look
 from combee.plan.money import money_of
+from combee.plan.spending import kept_for_look
 from combee.plan.types import Outcome, Step, StepSummary
 from combee.steps import EVALUATE, KINDS, Result, kind_of
 
