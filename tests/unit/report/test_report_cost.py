@@ -93,12 +93,11 @@ def test_nothing_is_invented_without_prices_baseline_or_gain() -> None:
     (only,) = accepted(session_of(spec, 0.6))
     assert (only.money, only.serial_seconds) == (None, None)
     assert accepted(session_of(spec, 0.4)) == ()
-    assert serial_baseline("ACE", None) is None
+    assert serial_baseline(spec, None) is None
 
 
-async def diagnosis_from(curve: list[dict[str, float]]) -> DiagnosisRecord:
+async def diagnosis_from(spec: RunSpec) -> DiagnosisRecord:
     """What a result says of a stated curve."""
-    spec = spec_of(curve)
     read = of_curve(spec, 0.5, train_rows=100, select_rows=50, gate_rows=50)
     record = await diagnosis_of(spec, RunState(diagnosis=read), (), NO_STORE, None)
     assert record is not None
@@ -106,19 +105,20 @@ async def diagnosis_from(curve: list[dict[str, float]]) -> DiagnosisRecord:
 
 
 async def test_the_serial_baseline_is_what_the_diagnosis_was_read_from() -> None:
-    record = await diagnosis_from(CURVE)
-    baseline = serial_baseline("ACE", record)
+    spec, short = spec_of(CURVE), spec_of(CURVE[:1])
+    record = await diagnosis_from(spec)
+    baseline = serial_baseline(spec, record)
     assert baseline is not None
     assert [one.model_dump() for one in baseline.curve] == CURVE
     assert "#time" in diagnosis_table(record).columns
     measured = record.model_copy(
         update={"points": tuple(one.model_copy(update={"seconds": None}) for one in record.points)}
     )
-    assert serial_baseline("ACE", measured) is None
+    assert serial_baseline(spec, measured) is None
     assert "#time" not in diagnosis_table(measured).columns
     assert (baseline.converged, baseline.examples_to_converge) == (0.7, 90)
     assert baseline.seconds_per_point == pytest.approx(90)
-    flat = serial_baseline("ACE", await diagnosis_from(CURVE[:1]))
+    flat = serial_baseline(short, await diagnosis_from(short))
     assert flat is not None and flat.seconds_per_point is None
 
 
@@ -131,14 +131,14 @@ async def test_the_serial_baseline_is_what_the_diagnosis_was_read_from() -> None
         ("6x H100", None, None, 800),
     ],
 )
-def test_seconds_of_a_curve_count_where_its_hardware_is_not_another(
+async def test_seconds_of_a_curve_count_where_its_hardware_is_not_another(
     here: str | None, there: str | None, same: bool | None, seconds: float | None
 ) -> None:
     spec = spec_of(CURVE, engines=[{"name": "main", "hardware": here, "vllm": {"model": "m"}}])
     assert spec.serial_baseline is not None
     stated = spec.serial_baseline.model_copy(update={"hardware": there, "source": "we, in May"})
     spec = spec.model_copy(update={"serial_baseline": stated})
-    baseline = serial_baseline(spec)
+    baseline = serial_baseline(spec, await diagnosis_from(spec))
     assert baseline is not None and (baseline.measured_here, baseline.source) == (same, "we, in May")
     assert accepted(session_of(spec, 0.55))[0].serial_seconds == seconds
 
