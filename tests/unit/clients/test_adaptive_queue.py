@@ -115,3 +115,36 @@ def test_a_window_is_no_longer_than_what_was_in_flight() -> None:
     told = [limit.answered(in_flight=40, refusal="timeout" if n < 20 else "") for n in range(40)]
     assert told[:-1] == [None] * 39
     assert told[-1] == LimitChange(40, 512, 20, "timeout"), "a limit that is far from reached falls below it"
+
+
+def test_looks_that_change_nothing_leave_the_window_as_it_is() -> None:
+    limit = AdaptiveLimit(64)
+    for n in range(64):
+        limit.answered(in_flight=64, refusal="429" if n % 2 else "")
+    assert (limit.allowed, limit.ceiling) == (32, 64)
+    for _ in range(8):
+        limit.looked(look(32, 0), 32)
+    assert limit.allowed == int(CAREFUL_FROM * 64), "57.6 is no more than 57"
+    changes = []
+    for n in range(400):  # half of all answers are refusals, and every few of them the server is looked at
+        changes.append(limit.answered(in_flight=57, refusal="429" if n % 2 else ""))
+        if n % 10 == 0:
+            limit.looked(look(57, 0), 57)
+    assert any(one is not None and one.reason == "429" for one in changes)
+
+
+def test_a_limit_that_nobody_reaches_is_not_what_makes_a_queue() -> None:
+    limit = AdaptiveLimit(64)
+    for _ in range(4):
+        assert limit.looked(look(60, 300), 1) is None
+    assert limit.allowed == 64
+
+
+def test_a_queue_that_drains_raises_no_limit() -> None:
+    limit = AdaptiveLimit(64)
+    for n in range(64):
+        limit.answered(in_flight=64, refusal="429" if n % 4 else "")
+    assert limit.allowed == 16
+    for _ in range(3):
+        assert limit.looked(look(48, 16), 64) is None
+    assert limit.allowed == 16

@@ -76,6 +76,22 @@ async def test_a_full_kv_cache_bounds_the_tokens_in_flight() -> None:
     assert batcher.in_flight == 0 and went and not end.is_set()
 
 
+async def test_the_last_calls_of_a_stage_leave_the_bound_as_it_is() -> None:
+    batcher = Batcher(AdaptiveLimit(100))
+    tasks, _, end = await begun(batcher, 100, 100, 100, 100)
+    batcher.looked(look(8, 0, 0.8))
+    assert batcher.most_tokens == 625
+    for task in tasks[1:]:
+        task.cancel()
+    await asyncio.gather(*tasks[1:], return_exceptions=True)
+    batcher.looked(look(8, 0, 0.8))
+    assert batcher.most_tokens == 625, "others fill the cache"
+    end.set()
+    await tasks[0]
+    batcher.looked(look(8, 0, 0.8))
+    assert batcher.most_tokens == 625, "none of ours is in flight"
+
+
 async def test_calls_are_expected_to_be_answered_like_those_of_their_kind() -> None:
     batcher = Batcher(AdaptiveLimit(100))
     batcher.answered("kind", 400)

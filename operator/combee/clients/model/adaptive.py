@@ -98,14 +98,16 @@ class AdaptiveLimit:
         if look.running is None:
             self._before = None
             return None
+        if in_flight < self.allowed:  # a limit that does not bind is no cause of what is seen
+            return None
         if not look.waiting:
-            quickly = min(2 * self.allowed, CAREFUL_FROM * self.ceiling)
-            grows = in_flight >= self.allowed and quickly > self.allowed
-            return self._set(int(quickly), "", in_flight) if grows else None
+            quickly = int(min(2 * self.allowed, self.most, CAREFUL_FROM * self.ceiling))
+            return self._set(quickly, "", in_flight) if quickly > self.allowed else None
         if before is None or not before.waiting or look.running > (before.running or 0):
             return None
         runs = in_flight * look.running / (look.running + look.waiting)
-        return self._set(int(QUEUED * runs) + 1, QUEUE, in_flight)
+        fewer = int(QUEUED * runs) + 1
+        return self._set(fewer, QUEUE, in_flight) if fewer < self.allowed else None
 
     def _set(self, allowed: int, reason: str, in_flight: int) -> LimitChange | None:
         """Begin a window, under this limit."""

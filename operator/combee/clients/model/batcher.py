@@ -39,6 +39,8 @@ class Batcher:
     in_flight: int = 0
     _tokens: int = 0
     """of the calls in flight, as expected."""
+    _peak_tokens: int = 0
+    """the most that were in flight so far."""
     _waiting: deque[tuple[int, asyncio.Future[int]]] = field(default_factory=deque)
     """(tokens, ticket)."""
     _changes: list[LimitChange] = field(default_factory=list)
@@ -81,9 +83,11 @@ class Batcher:
             return
         if look.running and look.kv_use is not None:
             held = self._tokens * look.running / (look.running + look.waiting)
-            if look.kv_use >= KV_FROM:
+            # The last calls of a stage say little of what others leave them: the bound stays as it is.
+            tells = held > 0 and (bool(self._waiting) or 2 * self._tokens >= self._peak_tokens)
+            if look.kv_use >= KV_FROM and tells:
                 self.most_tokens = held * KV_FULL / look.kv_use
-            elif self._waiting and self.in_flight < self.limit.allowed:
+            elif look.kv_use < KV_FROM and self._waiting and self.in_flight < self.limit.allowed:
                 self.most_tokens *= 2
         self._follow(self.limit.looked(look, self.in_flight))
 
@@ -108,6 +112,7 @@ class Batcher:
                     return
                 self.in_flight += 1
                 self._tokens += tokens
+                self._peak_tokens = max(self._peak_tokens, self._tokens)
                 ticket.set_result(self.in_flight)
             self._waiting.popleft()
 
