@@ -6,6 +6,9 @@ from combee import names
 from combee.clients.kubernetes.kube import Kube
 from combee.plan.playbook.trail import FiledLine
 
+MAX_DIGITS = 9
+"""More has no number of a line; one of 40 digits would fit into no status."""
+
 
 async def filed_lines(kube: Kube, namespace: str, playbook: str) -> tuple[FiledLine, ...]:
     """Return the lines that are in ConfigMaps, by their numbers. Raises ClusterError where they cannot be

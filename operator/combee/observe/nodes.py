@@ -19,7 +19,7 @@ class Nodes:
 
     kube: Kube
     may_read: bool = False
-    _seen: tuple[Node, ...] = ()
+    _seen: tuple[Node, ...] | None = None
     _read_at: float = float("-inf")
 
     async def gpus_of(self, spec: RunSpec, now: float) -> EngineGpus:
@@ -34,8 +34,8 @@ class Nodes:
             try:
                 nodes = [node_of(raw) async for page in self.kube.pages("Node", "") for raw in page]
             except ClusterError as error:
-                if error.status == 403:
-                    return None
+                if error.status == 403 or self._seen is not None:
+                    return self._seen
                 raise
             self._seen, self._read_at = tuple(node for node in nodes if node is not None), now
         return self._seen

@@ -103,7 +103,9 @@ class Ticker:
         try:
             question(run.spec, self.policy, memory.nodes, started=begun, looks=looks)
         except RefusedError as error:
-            return await self._refuse(raw, before, error)
+            # Its Playbook or the nodes may have the answer by then, and neither wakes the run.
+            await self._refuse(raw, before, error)
+            return None
         started = await self.versions.started(run, owner, memory)
         if started is not memory:
             # Written before any action: a tick that starts again must not start from another version.

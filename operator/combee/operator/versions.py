@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from pydantic import ValidationError
+
 from combee import names
 from combee.api.parts import InitialPlaybook
 from combee.api.run import PromptLearningRun, RunSpec
@@ -49,7 +51,7 @@ class Versions:
             return None
         try:
             return looks_of(playbook, await self.of(namespace, ref.name))
-        except BugError:
+        except (BugError, ValidationError):
             return None
 
     async def announce(self, run: PromptLearningRun, owner: Owner, memory: Memory) -> None:

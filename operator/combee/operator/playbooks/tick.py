@@ -87,9 +87,7 @@ class PlaybookTicker:
             _about(raw, spec, why),
             allow_waived=self.allow_waived,
             discipline=self.discipline,
-            nodes=await self.nodes.gpus_of(spec.learn.template, now)
-            if spec.learn is not None
-            else EngineGpus(),
+            nodes=await self._gpus(spec, now),
         )
         plan = decide_playbook(about, status, seen)
         if why or plan.status.active_digest in {one.digest for one in observed.seen.opaque if one.digest}:
@@ -98,17 +96,27 @@ class PlaybookTicker:
         if why and not _is_recorded(status, why):
             invalid = Happened("Warning", "InvalidManifest", why)
             plan = replace(plan, events=(invalid, *plan.events))
-        await self._follow(raw, plan, owner, spec, observed)
+        unwritten = await self._follow(raw, plan, owner, spec, observed)
         again = await self.judges.keep(owner, spec, plan, observed, at_work)
         look = await self.data.keep(owner, spec, data, now)
         if data.trouble:
             await self.teller.tell(raw, Happening("Warning", "DataNotWatched", data.trouble))
-        if (error := unreadable(observed)) is not None:
+        if (error := unreadable(observed) or unwritten) is not None:
             raise error
         pending = plan.status.trail is not None and plan.status.trail.pending
         soon = SOON_SECONDS if observed.more or pending else None
         waits = (plan.wake_after_seconds, again, look, soon)
         return min((wait for wait in waits if wait is not None), default=None)
+
+    async def _gpus(self, spec: PlaybookSpec, now: float) -> EngineGpus:
+        """Return what nodes say of the GPUs of its runs. Where they cannot be read now a run is made later:
+        versions and delivery do not wait for it."""
+        if spec.learn is None:
+            return EngineGpus()
+        try:
+            return await self.nodes.gpus_of(spec.learn.template, now)
+        except ClusterError:
+            return EngineGpus()
 
     async def _lines(
         self, owner: Owner, status: PlaybookStatus, observed: Observed
@@ -118,7 +126,9 @@ class PlaybookTicker:
 
     async def _follow(
         self, raw: Object, plan: PlaybookPlan, owner: Owner, spec: PlaybookSpec, observed: Observed
-    ) -> None:
+    ) -> ClusterError | None:
+        """Do what was decided. Return the error that keeps lines of the history from being written: it keeps
+        nothing else waiting."""
         patch = status_patch(raw, plan.status.dump())
         if patch is not None:
             await self.kube.patch(PLAYBOOK_KIND, owner.namespace, owner.name, patch, part="status")
@@ -132,8 +142,9 @@ class PlaybookTicker:
         await self.executor.versions(plan, observed)
         await self.executor.make(plan, owner)
         await self.executor.prune(plan, owner, observed)
-        if (error := blocked or unwritten) is not None:
-            raise error
+        if blocked is not None:
+            raise blocked
+        return unwritten
 
     async def _file(self, raw: Object, plan: PlaybookPlan, owner: Owner) -> ClusterError | None:
         """Write the pending lines of the history; the error that kept one from being written, once it was
