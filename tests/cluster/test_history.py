@@ -67,7 +67,7 @@ def test_the_history_is_whole_through_restarts_deletion_and_pruning(
         # None of these is better, so all but the last one go; their lines stay.
         equal = []
         for n in range(3):
-            equal.append(there.version(BEST + "x" * n, right=70, base=40, parent=first))
+            equal.append(there.version(BEST + "x" * n, right=70, base=70, parent=first))
             eventually("it is told from none", lambda: "Inconclusive" in events_of(there, equal[-1]))
         eventually("two are pruned", lambda: set(equal) & set(there.versions()) == {equal[-1]})
         for digest in equal[:-1]:
