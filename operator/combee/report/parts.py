@@ -178,8 +178,8 @@ class LimitChange(Model):
     before: Count
     after: Count
     reason: str = ""
-    """The most frequent refusal (an HTTP status, ``timeout``), ``queue`` where calls waited at the server, or
-    ``slow`` where they took over half of their deadline; empty where the limit grew."""
+    """The most frequent refusal (an HTTP status, ``timeout``), or ``queue`` where calls waited at the server;
+    empty where the limit grew."""
 
 
 class Faults(Model):

@@ -222,7 +222,11 @@ def _batching(result: Result, title: str) -> Section:
         (
             ("policy", f"{setup.batching or NOT_SHOWN}{reason}"),
             ("trigger", "a batch is planned and frozen before each iteration, and starts at once"),
-            ("other triggers", "none: a queue's size, a longest wait and reward variance won nothing"),
+            (
+                "other triggers",
+                "none in a step: a wait of 200 ms was measured and won nothing (modelled time)"
+                + ("" if fixed else "; reward variance caps the planned size"),
+            ),
             (
                 "shape",
                 "shards balanced by expected tokens; an aggregator call takes at most "

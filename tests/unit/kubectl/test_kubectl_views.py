@@ -182,8 +182,15 @@ def test_what_was_waived_or_not_stated_stands_beside_the_budget() -> None:
 
 def test_the_shape_of_parallelism_says_what_to_do() -> None:
     figures = {"slots": 64, "utilisation": 0.31, "speedUp": 20.0, "ceiling": 25.0, "beside": 3.2}
-    shape = {"name": "Hybrid", "reason": "31 % of its slots are busy", "advice": "share them", **figures}
+    shape = {
+        "name": "Hybrid",
+        "reason": "31 % of its slots are busy",
+        "advice": "share them",
+        "rejected": {"Candidate": "one run alone leaves 69 % of the slots idle"},
+        **figures,
+    }
     told = text(view(shown({"shape": shape})), 200)
     assert "shape      Hybrid: 31 % of its slots are busy; share them" in told
+    assert "not Candidate: one run alone leaves 69 % of the slots idle" in told
     assert "20.0 times as fast as its calls one after the other on 64 slots" in told
     assert "shape " not in text(view(shown()), 200)

@@ -122,6 +122,9 @@ def test_the_policy_is_told_as_it_was_set() -> None:
     setup = {"batching": "Fixed 25", "sizes": [25], "batchingReason": "a <b>quota</b>", "patience": 2}
     made = result(setup={**setup, "targetScore": 0.9, "temperatures": {"task": 0.0, "proposer": 0.7}})
     assert lines(made, "Dynamic Batching Policy")["policy"] == "Fixed 25; fixed because: a <b>quota</b>"
+    rewards = "reward variance caps the planned size"
+    assert rewards not in lines(made, "Dynamic Batching Policy")["other triggers"]
+    assert rewards in lines(result(), "Dynamic Batching Policy")["other triggers"]
     assert lines(made, "Stopping Rule & Final Selection")["soft target"] == "0.900"
     assert lines(made, "Rollout Diversity Controls")["temperature"].endswith("task 0, proposer 0.7")
     report = build_strategist(made)

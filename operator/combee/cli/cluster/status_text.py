@@ -229,6 +229,7 @@ def _gate(status: RunStatus) -> Iterator[str]:
 def _shape(status: RunStatus) -> Iterator[str]:
     if status.shape is not None:
         yield visible(sentence(status.shape))
+        yield from (visible(f"not {name}: {why}") for name, why in status.shape.rejected.items())
         yield visible(bounds(status.shape))
 
 

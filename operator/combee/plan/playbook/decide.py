@@ -113,7 +113,7 @@ def _refusals(board: Board) -> None:
             board.memory = board.memory.recalling(record.digest)
         by_person = phase is P.REFUSED and record.status.refused_by == "Decision"
         if decision == "Refuse" and not by_person:
-            board.refuse(record, "Decision", "somebody refused it")
+            board.refuse(record, "Decision", "spec.decision says Refuse")
         elif known and decision != "Promote" and phase is not P.REFUSED:
             board.refuse(record, "Decision", "it was refused before, and its version was made anew")
 
