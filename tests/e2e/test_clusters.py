@@ -68,6 +68,19 @@ def test_gate_is_over_customers_and_pods_find_the_same(
     assert state.best is not None and state.best.artifact == result["playbook"]["digest"]
 
 
+def test_an_audit_is_over_customers_as_its_run_is(
+    quick: Sim, manifest: Manifest, rows: object, tmp_path: Path
+) -> None:
+    path, out = clustered(manifest, rows, tmp_path), tmp_path / "out"
+    words = ("-f", path, "--engine", f"main={quick.url}")
+    done = combee("run", *words, "-o", out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    audited = combee("audit", out, *words, "--yes")
+    assert audited.returncode in (0, 6), audited.stdout + audited.stderr
+    made, gate = json.loads((out / "audit" / "audit.json").read_text()), result_of(out)["heldOut"]["gate"]
+    assert made["rescored"]["n"] == made["pooled"]["n"] == gate["n"] < CUSTOMERS / 2 + 1
+
+
 def test_a_class_of_ones_own_is_the_metric(
     quick: Sim, manifest: Manifest, rows: object, tmp_path: Path
 ) -> None:

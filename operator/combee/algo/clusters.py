@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 
 def by_cluster(scores: Mapping[str, float], clusters: Mapping[str, str]) -> dict[str, float]:
@@ -22,3 +23,14 @@ def by_cluster(scores: Mapping[str, float], clusters: Mapping[str, str]) -> dict
     for example, score in scores.items():
         members.setdefault(clusters.get(example, example), []).append(score)
     return {name: math.fsum(values) / len(values) for name, values in members.items()}
+
+
+def sides_by_cluster(kept: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Return ``baseline`` and ``best`` by cluster, of what a look keeps: both by example and, where rows have
+    them, ``clusters``.
+
+    >>> sides_by_cluster({"baseline": {"1": 0.0, "2": 1.0}, "best": {"1": 1.0, "2": 1.0}})
+    {'baseline': {'1': 0.0, '2': 1.0}, 'best': {'1': 1.0, '2': 1.0}}
+    """
+    clusters = kept.get("clusters", {})
+    return {side: by_cluster(kept[side], clusters) for side in ("baseline", "best")}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from combee.algo.budget import Limits
+from combee.algo.clusters import sides_by_cluster
 from combee.api.run import LimitName, PromptLearningRun
 from combee.assembly.guard import BudgetGuard
 from combee.audit.cost import HEADROOM
@@ -76,7 +77,7 @@ async def rescored(prepared: Prepared, record: Record, folder: Path, listener: L
                 shown = context.rendered(artifact).shown
                 stage = f"{split} {name}"
                 scored = await evaluate(context, asker, examples, shown, stage=stage, repeat=REPEAT)
-                scores.append(scored.by_id)
+                scores.append(scored.by_cluster)
     finally:
         await asyncio.to_thread(store.close)
     before, after = scores
@@ -117,7 +118,7 @@ class RunFailedError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A whole run of an audit. ``scores``: by example of gate; None where it did not look there."""
+    """A whole run of an audit. ``scores``: by row or cluster of gate; None where it did not look there."""
 
     run: AuditedRun
     scores: Scores | None
@@ -166,12 +167,11 @@ def _linked(folder: Path, memo: Path) -> None:
 
 
 def _gate_scores(folder: Path) -> Scores | None:
-    """Return what a run's folder has of its look at gate, by example."""
+    """Return what a run's folder has of its look at gate, by row or by cluster."""
     read = (StepSummary.decode(path.read_bytes()) for path in (folder / "steps").glob("*.json"))
     looked = next((one for one in read if one and not one.error and kind_of(one.kind).looks_at_gate), None)
     if looked is None:
         return None
     store = Store.open(str(folder / STORE))
     record: dict[str, Any] = json.loads(store.get_blob(looked.outputs["record"]))
-    scores: dict[str, dict[str, float]] = json.loads(store.get_blob(record["scores"]["gate"]))
-    return scores
+    return sides_by_cluster(json.loads(store.get_blob(record["scores"]["gate"])))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from combee.algo.clusters import by_cluster
+from combee.algo.clusters import sides_by_cluster
 from combee.clients.store.store import Store
 from combee.compare.cells import Cell
 from combee.errors import DataError
@@ -54,8 +54,6 @@ def read_scores(cell: Cell, record: dict[str, object] | None, store: Store) -> S
                 where=str(cell.folder),
                 fix="Delete the folder and run the same command again",
             )
-        read = json.loads(store.get_blob(digests["gate"]))
-        clusters = read.get("clusters", {})
-        return {side: by_cluster(read[side], clusters) for side in ("baseline", "best")}
+        return sides_by_cluster(json.loads(store.get_blob(digests["gate"])))
     kept: Scores = json.loads(start_file(cell).read_bytes())
     return kept

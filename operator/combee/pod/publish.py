@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from combee import names
-from combee.algo.clusters import by_cluster
+from combee.algo.clusters import sides_by_cluster
 from combee.api.methods import Method
 from combee.assembly.crash import bug_text
 from combee.errors import ArtifactTooLargeError, BugError, CombeeError
@@ -101,9 +101,8 @@ def gate_scores(step: Step, blob: Callable[[str], bytes]) -> str:
     record, held_out = step.inputs.get("record", ""), str(step.params.get("heldOut") or "")
     if not record or not held_out:
         return ""
-    scored = json.loads(blob(json.loads(blob(record))["scores"]["gate"]))
-    baseline, best = (by_cluster(scored[side], scored.get("clusters", {})) for side in ("baseline", "best"))
-    return GateScores.paired(held_out, baseline, best).to_json()
+    sides = sides_by_cluster(json.loads(blob(json.loads(blob(record))["scores"]["gate"])))
+    return GateScores.paired(held_out, **sides).to_json()
 
 
 def content(

@@ -92,8 +92,8 @@ class Audit(Model):
     """Before and after by fresh answers to every row, with a repeat ordinal that no run uses."""
     seeds: tuple[AuditedRun, ...] = ()
     pooled: Paired | None = None
-    """All seeds together: the mean over seeds of each row, paired by row. null where no seed looked at gate,
-    or none was run."""
+    """All seeds together: the mean over seeds of each row, or of each cluster where rows have one, paired by
+    it. null where no seed looked at gate, or none was run."""
     other: OtherClass | None = None
     differences: Count | None = None
     """Values that came out otherwise in the replay; null where it could not be made."""

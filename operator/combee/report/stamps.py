@@ -16,7 +16,7 @@ from combee.report.result import Paired, Result
 from combee.report.text import count, signed
 
 Scores = Mapping[str, Mapping[str, float]]
-"""``baseline`` and ``best``: example id -> score in [0, 1]."""
+"""``baseline`` and ``best``: row, or cluster where rows have one -> score in [0, 1]."""
 
 
 _Verdict = tuple[Stamped, str]
@@ -31,7 +31,7 @@ class Seen:
     """the delivered prompt against the untouched one, by fresh answers."""
     seeds: Sequence[AuditedRun] = ()
     pooled: Paired | None = None
-    """all seeds together, by row."""
+    """all seeds together, by row or by cluster."""
     other: OtherClass | None = None
     differences: int | None = None
     """values that came out otherwise in the replay; None where it could not be made."""
@@ -143,8 +143,8 @@ def _replay(seen: Seen) -> _Verdict:
 
 
 def pooled(seeds: Iterable[Scores | None], seed: int) -> Paired | None:
-    """Return before and after over all seeds: a row's score is the mean of its scores over them, so that the
-    row stays the unit and correlated seeds are not counted as independent.
+    """Return before and after over all seeds: the score of a row (or cluster) is the mean of its scores over
+    them, so that it stays the unit and correlated seeds are not counted as independent.
 
     A seed that looked at no gate (None) delivered the untouched prompt: before is after. None where all are
     so.
@@ -163,7 +163,7 @@ def pooled(seeds: Iterable[Scores | None], seed: int) -> Paired | None:
 
 
 def paired_of(before: Mapping[str, float], after: Mapping[str, float], seed: int) -> Paired:
-    """Return both means and the interval of their difference, by row."""
+    """Return both means and the interval of their difference, by what the scores are by."""
     difference = paired_difference(before, after, seed=seed)
     return Paired(
         baseline=sum(before.values()) / max(1, len(before)),
