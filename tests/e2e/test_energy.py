@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from e2e_support import ENDED, Manifest, Sim, combee, result_of
 
 pytestmark = pytest.mark.e2e
@@ -97,3 +98,17 @@ def test_a_page_that_is_gone_is_not_shown_and_changes_nothing(
     assert (tmp_path / "gone" / "prompt.md").read_bytes() == (tmp_path / "plain" / "prompt.md").read_bytes()
     shown = combee("report", tmp_path / "gone", "--strategist").stdout
     assert "| energy of its GPUs | not shown |" in shown
+
+
+def test_what_runs_share_is_nobodys_own_energy(
+    quick: Sim, exporter: Exporter, manifest: Manifest, rows, few: Path, tmp_path: Path
+) -> None:
+    engine = manifest()
+    shared = yaml.safe_load(engine.read_text())["spec"]["engines"]
+    shared[0]["shared"] = True
+    given: dict[str, Any] = {"train": rows(10), "held_out": few, "workers": {"hedgeBudget": 0}}
+    result = learned(manifest, tmp_path / "out", quick, energy={"url": exporter.url}, engines=shared, **given)
+    assert result["energy"] is None and result["setup"]["sharedEngines"] == ["main"]
+    assert not exporter.looks and all(one["joules"] is None for one in result["accepted"])
+    shown = combee("report", tmp_path / "out", "--strategist").stdout
+    assert "| energy of its GPUs | not shown: other runs may use main, too" in shown

@@ -19,6 +19,7 @@ from combee.clients.model.memo import Memo
 from combee.clients.model.race import Hedger
 from combee.clients.model.ready import Gate
 from combee.methods.registry import method_of
+from combee.plan.cluster.engines import shared_engines
 from combee.tasks.protocol import Task
 from combee.tasks.registry import task_of
 from combee.work.context import Accounts, Data, Runner, WorkContext
@@ -154,9 +155,10 @@ def work_context(
 
 
 def energy_meter(spec: RunSpec, engines: Mapping[str, str]) -> Callable[[], Awaitable[Reading]] | None:
-    """Return what reads the counters of the GPUs; None where the run names no page of them. ``engines``: the
-    addresses of the run's engines on a cluster, from which its pods are told from others."""
-    if spec.energy is None:
+    """Return what reads the counters of the GPUs; None where the run names no page of them, or shares an
+    engine with other runs, whose joules cannot be told from its own. ``engines``: the addresses of the run's
+    engines on a cluster, from which its pods are told from others."""
+    if spec.energy is None or shared_engines(spec):
         return None
     from combee.clients.energy import EnergyMeter  # few runs have one
 

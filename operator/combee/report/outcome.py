@@ -18,6 +18,7 @@ from combee.api.discipline import hardware, waivers
 from combee.api.run import Batching, PromptLearningRun
 from combee.methods.protocol import OVER_BUDGET, EntryView, Rendered
 from combee.plan.batching import ITERATIONS, Delay, delay_of
+from combee.plan.cluster.engines import shared_engines
 from combee.plan.parallelism import parallelism_of
 from combee.plan.state import DataFacts, RunState, after_iteration, after_profile
 from combee.plan.types import EXIT_CODES, IterationPlan, StepSummary
@@ -72,7 +73,8 @@ class _Records:
 async def result_of(session: Session) -> Result:
     """Read the records of the finished steps and put the result together."""
     records = await _records(session)
-    intervals = await intervals_of(session.context.store, session.context.prefix)
+    shared = shared_engines(session.run.spec)
+    intervals = {} if shared else await intervals_of(session.context.store, session.context.prefix)
     gate = records.evaluation.get("gate")
     paired = Paired(**gate) if gate else None
     iterations = tuple(_iterations(session, records))
@@ -169,6 +171,7 @@ def _setup(run: PromptLearningRun) -> Setup:
             for one in spec.engines
             if one.vllm is not None
         },
+        shared_engines=shared_engines(spec),
         shared_model="task" in roles
         and roles["task"].engine_ref == roles["proposer"].engine_ref
         and roles["task"].endpoint == roles["proposer"].endpoint,

@@ -52,6 +52,8 @@ class Setup(Model):
     """By role of models that are asked."""
     engines: dict[str, Count] = Field(default_factory=dict)
     """GPUs of each engine that the run brings up; empty where the servers were there already."""
+    shared_engines: tuple[str, ...] = ()
+    """Those of them whose servers other runs may use, too: their energy is not told by run."""
     shared_model: bool = False
     """Whether one server answers as task model and as proposer."""
     hardware: str = ""

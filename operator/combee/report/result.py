@@ -330,7 +330,7 @@ class Result(Model):
     durations: tuple[Durations, ...] = ()
     """How long calls and steps took, by kind of step; empty in results of older versions."""
     energy: EnergyUsed | None = None
-    """null where the manifest names no page of GPUs, or nothing could be read there."""
+    """null where no page of GPUs is named or could be read, and with ``setup.sharedEngines``."""
     budget: tuple[BudgetLine, ...] = ()
     cost_per_point: CostPerPoint | None = None
     """The cost of a point on the gate half; null when there is no gain to divide by."""

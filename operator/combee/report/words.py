@@ -106,6 +106,8 @@ def cost_per_point(result: Result) -> str:
 def energy(result: Result) -> str:
     """Return what the GPUs used, as far as it was read."""
     used = result.energy
+    if shared := ", ".join(result.setup.shared_engines):
+        return f"{NOT_SHOWN}: other runs may use {shared}, too, and the joules of a GPU are not told by run"
     if used is None:
         return NOT_SHOWN
     gap = "" if used.steps == used.of_steps else f", read in {used.steps} of {count(used.of_steps, 'step')}"

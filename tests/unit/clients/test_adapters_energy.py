@@ -128,5 +128,8 @@ def test_only_pods_of_engines_that_the_run_brings_up_are_told_from_others() -> N
     laptop = energy_meter(named, {})
     assert laptop is not None and laptop.__self__ == EnergyMeter(url, [])
     assert energy_meter(spec_of(), engines) is None
+    both = [engine.model_dump(by_alias=True, exclude_unset=True) for engine in named.engines]
+    both[0]["shared"] = True
+    assert energy_meter(spec_of(energy={"url": url}, engines=both), engines) is None
     with pytest.raises(ManifestError, match=r"energy\.url"):
         spec_of(energy={"url": "file:///etc/passwd"})

@@ -150,6 +150,11 @@ def test_the_time_of_a_run_out_of_memory_is_no_ceiling() -> None:
     assert "times as long" in lines(result(), "Parallelism Shape")["beside the time of its calls"]
 
 
+def test_the_energy_of_a_shared_engine_is_not_shown_and_why() -> None:
+    told = lines(result(setup={"sharedEngines": ["main"]}), "Cost Report")["energy of its GPUs"]
+    assert told.startswith("not shown: other runs may use main")
+
+
 def test_the_shape_is_the_one_that_the_run_was_told() -> None:
     told = lines(result(), "Parallelism Shape")
     assert told["shape"] == "Hybrid: its calls keep 31 % of 64 slots busy; run similar tasks beside it"

@@ -167,6 +167,12 @@ def own_engines_in_use(spec: RunSpec, kind: StepKind = PROFILE) -> tuple[str, ..
     return tuple(name for name in engines_in_use(spec, kind) if name in own)
 
 
+def shared_engines(spec: RunSpec) -> tuple[str, ...]:
+    """Return the engines of a run whose servers other runs may use: what a GPU does there is nobody's own."""
+    used = own_engines_in_use(spec)
+    return tuple(engine.name for engine in spec.engines if engine.shared and engine.name in used)
+
+
 def waits_for(seen: Seen, used: Collection[str]) -> str:
     """Return what the first service of the engines ``used`` that is not ready lacks; empty when all are."""
     services = sorted((name, service) for name, service in seen.services.items() if name in used)
