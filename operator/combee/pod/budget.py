@@ -11,9 +11,11 @@ from pydantic import ValidationError
 from combee.algo.budget import Limits, Spend
 from combee.api.run import Budget, RunSpec
 from combee.errors import BugError
+from combee.plan.cluster.engines import gpus_in_use
 from combee.plan.money import money_of
 from combee.plan.state import spend_of
-from combee.plan.types import StepSummary
+from combee.plan.types import Step, StepSummary
+from combee.steps import KINDS
 
 
 def spent_before(spec: RunSpec, params: Mapping[str, Any], inputs: Iterable[StepSummary]) -> Spend:
@@ -40,6 +42,16 @@ def kept_by(params: Mapping[str, Any], parts: int) -> Spend:
         wall_clock_seconds=kept.wall_clock_seconds,
         money=kept.money / parts,
     )
+
+
+def gpus_by(spec: RunSpec, step: Step) -> float:
+    """Return the GPUs that the run is charged for while a step works: of an engine that several runs use, the
+    operator says this run's part. An earlier operator said nothing, and all of them count."""
+    stated = step.params.get("gpus")
+    try:
+        return gpus_in_use(spec, KINDS[step.kind]) if stated is None else float(stated)
+    except (TypeError, ValueError):
+        raise BugError("gpus is no number", where="COMBEE_STEP") from None
 
 
 def _amounts(params: Mapping[str, Any], name: str) -> Spend:

@@ -38,10 +38,9 @@ from combee.errors import (
 )
 from combee.names import rollout_token, step_name
 from combee.objects.rollout_layout import PORT
-from combee.plan.cluster.engines import gpus_in_use
 from combee.plan.state import limits_of
 from combee.plan.types import StepSummary
-from combee.pod.budget import kept_by, shared_limits, spent_before, with_budget
+from combee.pod.budget import gpus_by, kept_by, shared_limits, spent_before, with_budget
 from combee.pod.data import PodData, initial_playbook
 from combee.pod.environment import Pod, open_store, secret_key
 from combee.pod.inputs import others_done, read_inputs
@@ -188,7 +187,7 @@ class _Worker:
     def _start_guard(self, inputs: list[StepSummary], began: float) -> None:
         """Guard what is left. What was spent is of when the pod was placed, so time counts from its start."""
         pod, guard = self.pod, self.guard
-        guard.gpus = gpus_in_use(pod.spec, KINDS[pod.step.kind]) / max(1, pod.step.shards)
+        guard.gpus = gpus_by(pod.spec, pod.step) / max(1, pod.step.shards)
         spent = spent_before(pod.spec, pod.step.params, inputs)
         limits = limits_of(with_budget(pod.spec, pod.step.params))
         guard.limits = shared_limits(limits, spent, pod.step.shards, pod.shard)

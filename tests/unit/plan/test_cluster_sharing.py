@@ -11,15 +11,20 @@ from cluster_bench import plan as plan_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from combee.algo.budget import Limits, Spend
 from combee.algo.parallelism import share
 from combee.api.conditions import ConditionType
 from combee.assembly.context import Share
+from combee.assembly.guard import BudgetGuard
+from combee.errors import BugError
 from combee.plan.cluster.decide import ClusterPlan, decide_cluster
 from combee.plan.cluster.engines import EngineWish, account, calls_at_once, deadline, gpu_seconds
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import EngineSeen, Seen
 from combee.plan.cluster.standing import conditions, standing
 from combee.plan.parallelism import parallelism_of
+from combee.plan.types import Step
+from combee.pod.budget import gpus_by, shared_limits
 
 VLLM = {"model": "m", "gpusPerReplica": 2, "replicas": 2}
 BOTH = {"task": ENGINE, "proposer": ENGINE}
@@ -122,6 +127,23 @@ def test_each_step_is_told_the_part_of_the_moment_when_its_job_is_made() -> None
         seen(engines=engine(), plans={0: plan_of()}),
     )
     assert "concurrency" not in alone.jobs[0].step.params
+
+
+@pytest.mark.parametrize("users", [1, 2, 4])
+def test_a_step_counts_and_keeps_the_part_of_the_gpus_that_the_run_is_charged_for(users: int) -> None:
+    known = memory(replace(LEARNING, profile_seconds=15.0), engines_since={"main": NOW - 50})
+    (job,) = decided(seen(engines=engine(users), plans={0: plan_of()}), known).jobs
+    assert job.step.params["gpus"] == 4 / users
+    assert job.step.params["kept"]["gpuSeconds"] == 30.0 * 4 / users
+    limits = shared_limits(Limits(gpu_seconds=1000.0), Spend(), 4, 0)
+    guard = BudgetGuard(limits, lambda: 100.0, gpus=gpus_by(spec_of(**shared()), job.step) / 4)
+    assert guard._spent().gpu_seconds == 100.0 / users
+
+
+def test_steps_of_an_earlier_operator_count_all_gpus() -> None:
+    assert gpus_by(spec_of(**shared()), Step("s", "map", 0, 1)) == 4
+    with pytest.raises(BugError, match="gpus"):
+        gpus_by(spec_of(**shared()), Step("s", "map", 0, 1, params={"gpus": "many"}))
 
 
 def test_its_condition_says_for_how_many_runs_it_is_ready() -> None:

@@ -157,8 +157,9 @@ def _at_work(run: Run, memory: Memory, seen: Seen, steps: tuple[Step, ...]) -> C
     """Plan the Jobs and engines for the first of ``steps``, which is due, and for those that follow it."""
     due, *then = steps
     engines = engines_wished(run.spec, memory, seen, due=KINDS[due.kind].asks_models, uid=run.who.uid)
-    jobs = wanted_jobs(run.spec, engines.memory, seen, due, tuple(then), may_start=engines.may_start)
-    memory = account(run.spec, jobs.memory, engines.wishes, seen)
+    memory = account(run.spec, engines.memory, engines.wishes, seen)
+    jobs = wanted_jobs(run.spec, memory, seen, due, tuple(then), may_start=engines.may_start)
+    memory = jobs.memory
     seconds_left = deadline(run.spec, memory, seen.now).seconds_left
     wakes = (engines.wake_after_seconds, jobs.wake_after_seconds, next_look(seen), seconds_left)
     return ClusterPlan(

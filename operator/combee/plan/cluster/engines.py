@@ -250,6 +250,11 @@ def gpus_in_use(spec: RunSpec, kind: StepKind) -> int:
     return sum(_gpus(spec)[name] for name in own_engines_in_use(spec, kind))
 
 
+def gpus_charged(spec: RunSpec, memory: Memory, kind: StepKind) -> float:
+    """Return the run's part of these GPUs, as it is charged for them now."""
+    return sum(_gpus_charged(spec, memory, name) for name in own_engines_in_use(spec, kind))
+
+
 def _gpus(spec: RunSpec) -> dict[str, int]:
     servers = {engine.name: engine.vllm for engine in spec.engines if engine.vllm is not None}
     return {name: vllm.gpus_per_replica * vllm.replicas for name, vllm in servers.items()}

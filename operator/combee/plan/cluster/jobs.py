@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from combee.algo.budget import Spend
 from combee.api.run import LimitName, RunSpec
-from combee.plan.cluster.engines import calls_at_once, gpu_seconds, gpus_in_use
+from combee.plan.cluster.engines import calls_at_once, gpu_seconds, gpus_charged
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import YIELDED, JobSeen, Seen
 from combee.plan.money import money_of
@@ -254,10 +254,12 @@ def _equipped(step: Step, spec: RunSpec, memory: Memory, seen: Seen, *, early: b
             money=money_of(spec, state.usage, held_seconds),
         )
         params["spent"] = _table(spent)
-        kept = kept_for_look(spec, state, gpus=gpus_in_use(spec, EVALUATE), gpu_seconds=held_seconds)
+        look_gpus = gpus_charged(spec, memory, EVALUATE)
+        kept = kept_for_look(spec, state, gpus=look_gpus, gpu_seconds=held_seconds)
         params["kept"] = _table(kept)
     if spec.engines and kind.asks_models:
         params["engineWaitSeconds"] = ENGINE_WAIT_SECONDS
+        params["gpus"] = gpus_charged(spec, memory, kind)
     if (calls := calls_at_once(spec, seen, kind.roles)) is not None:
         params["concurrency"] = calls
     if early:
