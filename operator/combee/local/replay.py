@@ -104,11 +104,13 @@ class _RecordFolder:
         return recorded
 
     def clocks(self, iteration: int, now: Clocks) -> Clocks:
-        """Return the recorded clocks. An earlier version recorded none: the wall clock counted when learning
-        stopped, which its folder says, and GPUs are not known."""
+        """Return the recorded clocks. On a cluster an iteration that a budget ended leaves none: it was
+        planned. An earlier version recorded none at all: the wall clock counted when learning stopped, which
+        its folder says, and GPUs are not known."""
         if (recorded := self.record.clocks.get(iteration)) is not None:
             return recorded
-        return Clocks(0.0 if iteration in self.record.plans else self.record.stop_seconds)
+        planned = iteration in self.record.plans or bool(self.record.clocks)
+        return Clocks(0.0 if planned else self.record.stop_seconds)
 
     def keep(self, summary: StepSummary) -> StepSummary:
         recorded = self.record.summaries[summary.step]

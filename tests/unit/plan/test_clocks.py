@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cluster_bench import memory, run_of, seen
+from cluster_bench import done, memory, plan, run_of, seen, summary
 from hypothesis import given
 from hypothesis import strategies as st
 from test_decide import LEARNING
@@ -16,8 +16,8 @@ from combee.errors import UserError
 from combee.plan.cluster.decide import Run, decide_cluster
 from combee.plan.cluster.memory import Memory
 from combee.plan.decide import Plan, decide
-from combee.plan.state import RunState
-from combee.plan.types import Clocks, Snapshot
+from combee.plan.state import Best, RunState
+from combee.plan.types import Clocks, Outcome, Snapshot
 
 NOW = 1_000_000.0
 RUN = Run(
@@ -79,6 +79,16 @@ def test_a_stop_is_kept_with_its_clocks_in_the_status() -> None:
     old = at.memory.to_status()
     del old["stopped"]
     assert Memory.from_status(old).stopped is None
+
+
+def test_a_budget_that_ends_an_iteration_leaves_no_clocks_of_a_decision_in_its_place() -> None:
+    """Replay goes on there as the run did, and finds that the record ends."""
+    state = replace(LEARNING, iteration=1, best=Best("A1", 0.6, 0))
+    broken = summary("reduce", 1, error="BudgetExhausted", message="budget.tokens is spent")
+    ended = done("reduce", 1, summary=broken)
+    at = decide_cluster(run_of(), memory(state), seen(done("map", 1), ended, plans={1: plan(1)}))
+    assert at.memory.run.stop == Outcome("BudgetExhausted", "budget.tokens is spent")
+    assert at.memory.stopped is None
 
 
 @given(st.floats(0, 1e9), st.floats(0, 1e9))

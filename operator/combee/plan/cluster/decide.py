@@ -186,7 +186,9 @@ def _fold(run: Run, memory: Memory, seen: Seen, summaries: Mapping[str, StepSumm
             elapsed_seconds=clocks.elapsed_seconds,
             gpu_seconds=clocks.gpu_seconds,
         )
-        if memory.run.stop is None and plan.state.stop is not None:
+        planned = memory.run.iteration in seen.plans
+        if memory.run.stop is None and plan.state.stop is not None and not planned:
+            # Inside an iteration it was the step's pod that stopped: its plan was decided by other clocks.
             memory = replace(memory, stopped=clocks)
         if plan.outcome is not None:
             failed = next((s.error for s in summaries.values() if s.error), "")

@@ -112,7 +112,8 @@ class Memory:
     let_goes: int = 0
     """how often they were taken down for that since they were all up."""
     stopped: Clocks | None = None
-    """what the clocks showed when learning stopped; None before, and of earlier versions."""
+    """what the clocks showed when learning stopped in place of an iteration; None before, of earlier
+    versions, and where a budget ended one."""
     baseline: str = ""
     """the artifact that the run started from."""
     notes: tuple[IterationNote, ...] = ()
