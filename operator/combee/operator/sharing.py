@@ -57,21 +57,17 @@ async def join(
         raise _changed("Deployment", engine.name)
     wanted = engine.deployment["metadata"]["labels"][names.LABEL_SHARED]
     if deployment["metadata"].get("labels", {}).get(names.LABEL_SHARED) != wanted:
-        raise ClusterError(
-            "a Deployment of this name is there that is no shared engine of this kind",
-            where=f"Deployment {owner.namespace}/{engine.name}",
-            fix="Delete or rename it",
-            status=409,
-        )
+        raise _another("Deployment", owner.namespace, engine.name)
     if not owned(deployment, owner):
         owners = [*_owners(deployment), owner_reference(owner, controller=False)]
         await _write(kube, deployment, owners)
     body = engine.service(deployment["metadata"]["uid"])
     if await kube.create(body) is not None:
         made.append("Service")
-    elif not goes_with(await kube.get("Service", owner.namespace, engine.name), deployment):
-        # That of an earlier Deployment goes with it in a moment.
-        raise _changed("Service", engine.name)
+    elif not goes_with(service := await kube.get("Service", owner.namespace, engine.name), deployment):
+        if service is None or _goes(service):
+            raise _changed("Service", engine.name)
+        raise _another("Service", owner.namespace, engine.name)
     return tuple(made)
 
 
@@ -104,8 +100,26 @@ async def _write(kube: Kube, deployment: Object, owners: list[Object]) -> None:
         raise _changed("Deployment", meta["name"])
 
 
-def _owners(deployment: Object) -> list[Object]:
-    return list(deployment["metadata"].get("ownerReferences", ()))
+def _owners(one: Object) -> list[Object]:
+    return list(one["metadata"].get("ownerReferences", ()))
+
+
+def _goes(service: Object) -> bool:
+    """Return whether a Service will be gone in a moment: that of an earlier Deployment goes with it."""
+    meta = service["metadata"]
+    earlier = any(
+        (one.get("kind"), one.get("name")) == ("Deployment", meta["name"]) for one in _owners(service)
+    )
+    return "deletionTimestamp" in meta or earlier
+
+
+def _another(kind: str, namespace: str, name: str) -> ClusterError:
+    return ClusterError(
+        f"a {kind} of this name is there that is of no shared engine of this kind",
+        where=f"{kind} {namespace}/{name}",
+        fix="Delete or rename it",
+        status=409,
+    )
 
 
 def _changed(kind: str, name: str) -> ChangedError:

@@ -182,7 +182,7 @@ async def test_only_an_engine_with_the_same_digest_is_joined() -> None:
     await tick(api, RUNS[0], needs=True)
     for one in api.objects.values():
         one["metadata"]["labels"][names.LABEL_SHARED] = "another"
-    with pytest.raises(ClusterError, match="no shared engine of this kind"):
+    with pytest.raises(ClusterError, match="of no shared engine of this kind"):
         await tick(api, RUNS[1], needs=True)
     assert api.owners == ["ant"]
 
@@ -234,6 +234,24 @@ async def test_the_service_of_an_earlier_deployment_is_waited_out() -> None:
     api.collect_garbage({RUNS[1].uid})
     await tick(api, RUNS[1], needs=True)
     assert "main" in (await seen_by(api, RUNS[1])).engines
+
+
+@pytest.mark.parametrize(
+    ("meta", "error"),
+    [
+        ({}, "Service team-a/.*Delete or rename it"),
+        ({"ownerReferences": [{"kind": "Gateway", "name": "x", "uid": "1"}]}, "a Service of this name"),
+        ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, "came or left"),
+    ],
+)
+async def test_a_service_of_somebody_else_is_named_and_not_waited_for(meta: Object, error: str) -> None:
+    api = Api()
+    await tick(api, RUNS[0], needs=True)
+    ((key, service),) = ((key, one) for key, one in api.objects.items() if key[0] == "Service")
+    api.objects[key] = {**service, "metadata": {"name": key[1], "namespace": "team-a", **meta}}
+    with pytest.raises(ClusterError, match=error) as caught:
+        await tick(api, RUNS[1], needs=True)
+    assert isinstance(caught.value, ChangedError) == ("deletionTimestamp" in meta)
 
 
 DEEDS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(("needs", "leaves", "deleted"))), max_size=12)
