@@ -1,6 +1,7 @@
 """Which rows belong together: each gets the cluster that a field of it names. Pure.
 
-A cluster is known by a hash of its name only, since names may be those of customers.
+A cluster is known by a hash of its name only, since names may be those of customers. Clusters decide which
+rows select and which gate, so that they are part of the data's digest.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from combee.errors import DataError
+from combee.records import Example
 from combee.tasks.dataset import Dataset, id_of
 from combee.tasks.protocol import Task
 
@@ -30,12 +32,19 @@ def read_clustered(task: Task, field: str, lines: Iterable[bytes], where: str) -
             where=where,
             fix=f"Give each row a {field}, a text or a whole number, or remove task.clusterBy",
         )
-    return replace(rows, examples=tuple(replace(one, cluster=names[one.id]) for one in rows.examples))
+    examples = tuple(replace(one, cluster=names[one.id]) for one in rows.examples)
+    return replace(rows, examples=examples, digest=_digest(rows.digest, examples))
 
 
 def clusters_of(rows: Dataset) -> dict[str, str]:
     """Return the cluster of each example that has one, by its id."""
     return {example.id: example.cluster for example in rows.examples if example.cluster}
+
+
+def _digest(of_rows: str, examples: Iterable[Example]) -> str:
+    """Return the digest of rows, ``of_rows``, with that of which cluster each belongs to."""
+    pairs = sorted((one.id, one.cluster) for one in examples)
+    return hashlib.sha256(json.dumps([of_rows, pairs]).encode("ascii")).hexdigest()
 
 
 def _named(lines: Iterable[bytes], field: str, names: dict[str, str]) -> Iterator[bytes]:

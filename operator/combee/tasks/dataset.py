@@ -38,9 +38,9 @@ class Fields:
 class Dataset:
     """Examples in the file's order, with unique ids and unique contents.
 
-    ``digest`` (sha256 hex) covers ids, contents and order; ``warnings`` are sentences for people;
-    ``recordings`` load, by example id, the recordings of examples that need no rollout; ``labelled`` are
-    answers of other times that people scored.
+    ``digest`` (sha256 hex) covers ids, contents and order, and clusters where rows have them; ``warnings``
+    are sentences for people; ``recordings`` load, by example id, the recordings of examples that need no
+    rollout; ``labelled`` are answers of other times that people scored.
     """
 
     examples: tuple[Example, ...]

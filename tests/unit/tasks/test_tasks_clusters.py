@@ -7,8 +7,8 @@ import json
 import pytest
 
 from combee.api.load import parse_run
-from combee.assembly.splits import cluster_field, data_facts
-from combee.errors import DataError, ManifestError
+from combee.assembly.splits import cluster_field, data_facts, refuse_moved
+from combee.errors import DataError, HeldOutMovedError, ManifestError
 from combee.tasks.clusters import clusters_of, read_clustered
 from combee.tasks.dataset import Dataset
 from combee.tasks.registry import task_for
@@ -36,7 +36,22 @@ def test_each_row_has_its_cluster_and_nobodys_name_is_kept(type: str) -> None:
     assert named[0] != named[1] == named[2] != named[3] == named[4]
     assert "Jane" not in repr(data) and "Acme" not in repr(data)
     plain = task_for(type).read_rows(lines(rows()), "h.jsonl")
-    assert data.digest == plain.digest and clusters_of(plain) == {} and len(clusters_of(data)) == 5
+    assert clusters_of(plain) == {} and len(clusters_of(data)) == 5
+
+
+def test_a_corrected_cluster_or_another_field_is_another_held_out() -> None:
+    given = rows(region="north")
+    data, again = read(given), read(rows(region="south"))
+    corrected = read(
+        [{**row, "customer": "Acme" if n == 0 else row["customer"]} for n, row in enumerate(given)]
+    )
+    other = read_clustered(ReplyTask(), "region", lines(given), "h.jsonl")
+    plain = ReplyTask().read_rows(lines(given), "h.jsonl")
+    assert data.digest == again.digest
+    assert len({data.digest, corrected.digest, other.digest, plain.digest}) == 4
+    refuse_moved("heldOut", again, data.digest)
+    with pytest.raises(HeldOutMovedError, match="not what this run started with"):
+        refuse_moved("heldOut", corrected, data.digest)
 
 
 def test_rows_are_known_by_their_ids_too_and_blank_lines_count() -> None:
