@@ -209,6 +209,44 @@ def test_a_bounded_number_of_heldouts_is_remembered_the_last_ones_looked_at() ->
     assert held == [f"{number:064x}" for number in range(5, MAX_HELD_OUTS + 5)]
 
 
+def remembered(world: World) -> list[tuple[str, int]]:
+    """What a Playbook remembers, the heldOut looked at last at the end."""
+    return list(PlaybookMemory.from_json(world.status.state).looks)
+
+
+def test_looks_that_a_playbook_lost_come_back_in_the_order_they_were_made() -> None:
+    world = three()
+    for name, number in (("d", 1), ("e", 2), ("f", 1)):
+        held_out = f"{number:064x}"
+        world.change(heldOut={"digest": held_out, "reason": "new rows"})
+        world.add(name, parent="a", scores=gate(CHANCE, held_out=held_out)).settle()
+    before = remembered(world)
+    assert before == [(HELD_OUT, 3), (f"{2:064x}", 1), (f"{1:064x}", 2)]
+    reapplied(world)
+    assert remembered(world.settle()) == before
+    assert remembered(world.settle()) == before
+
+
+def test_a_look_that_only_its_version_knows_is_the_last_one() -> None:
+    world = three().change(heldOut={"digest": OTHER, "reason": "new rows"})
+    world.add("d", parent="a", scores=gate(CHANCE, held_out=OTHER)).settle()
+    world.change(heldOut={"digest": HELD_OUT, "reason": "the old ones"})
+    crashed(world.add("e", parent="a", better=CHANCE), playbook=False)
+    assert remembered(world) == [(HELD_OUT, 3), (OTHER, 1)] and looks(world)["e"] == 4
+    assert remembered(world.settle()) == [(OTHER, 1), (HELD_OUT, 4)]
+
+
+def test_of_too_many_lost_looks_the_last_come_back() -> None:
+    world = three()
+    for number in range(1, MAX_HELD_OUTS + 1):
+        world.change(heldOut={"digest": f"{number:064x}"}, version={"historyLimit": 100})
+        world.add(f"c{number:03d}", parent="a", scores=gate(CHANCE, held_out=f"{number:064x}")).tick()
+    before = remembered(world.settle())
+    reapplied(world)
+    assert remembered(world.settle()) == before and remembered(world.settle()) == before
+    assert [number for _, number in before] == [1] * MAX_HELD_OUTS
+
+
 # -- runs without a version ----------------------------------------------------------------------------
 
 LEARN = {

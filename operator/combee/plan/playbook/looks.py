@@ -19,6 +19,7 @@ keeps its looks; another digest has none yet.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import replace
 
 from combee.algo.gates import compare, held_out_verdict
@@ -42,8 +43,8 @@ def settle_looks(board: Board) -> None:
     A version that an earlier release compared has no number yet: such versions get theirs by age.
     """
     records = list(board.latest_first())[::-1]
-    for look in [record.status.look for record in records if record.status.look is not None]:
-        _recall(board, look)
+    looks = [record.status.look for record in records if record.status.look is not None]
+    board.memory = replace(board.memory, looks=_recalled(board.memory.looks, looks))
     for record in records:
         if record.status.look is None and record.status.comparison is not None:
             look_at(board, record, record.status.comparison.held_out_digest)
@@ -120,15 +121,20 @@ def _hopeless(board: Board, held_out: str, look: int) -> bool:
     return verdict.outcome != "Passed"
 
 
-def _recall(board: Board, look: Look) -> None:
-    """Remember at least as many looks as a version's number; one that went to make room does not come
-    again, so that the same facts give the same memory."""
-    held_out, looks = look.held_out_digest, board.memory.looks
-    if held_out in dict(looks):
-        looks = tuple((of, max(n, look.number) if of == held_out else n) for of, n in looks)
-    elif len(looks) < MAX_HELD_OUTS:
-        looks = ((held_out, look.number), *looks)
-    board.memory = replace(board.memory, looks=looks)
+def _recalled(remembered: tuple[tuple[str, int], ...], looks: Iterable[Look]) -> tuple[tuple[str, int], ...]:
+    """Return what is remembered of the heldOuts with the looks of versions, oldest first, that it lacks: they
+    come last, as counted looks do. One that went to make room does not come again, so that the same facts
+    give the same memory."""
+    known, lacking = dict(remembered), dict[str, int]()
+    for look in looks:
+        held_out = look.held_out_digest
+        if look.number > max(known.get(held_out, 0), lacking.get(held_out, 0)):
+            lacking.pop(held_out, None)
+            lacking[held_out] = look.number
+    strange = [held_out for held_out in lacking if held_out not in known]
+    too_many = max(0, len(strange) - MAX_HELD_OUTS + len(remembered))
+    kept = (one for one in remembered if one[0] not in lacking)
+    return (*kept, *(one for one in lacking.items() if one[0] not in strange[:too_many]))
 
 
 def _counted(board: Board, held_out: str, name: str) -> int:
