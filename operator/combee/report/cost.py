@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from combee.algo.budget import Spend
 from combee.api.discipline import curve_is_from_here
 from combee.api.run import RunSpec
@@ -120,6 +122,18 @@ def _reached(spec: RunSpec, score: float) -> float | None:
         return None
     curve = sorted(stated.curve, key=lambda one: (one.examples, one.seconds))
     return next((one.seconds for one in curve if one.score >= score), None)
+
+
+def with_serial(
+    accepted: Iterable[AcceptedPrompt], diagnosis: DiagnosisRecord | None
+) -> tuple[AcceptedPrompt, ...]:
+    """Return the accepted prompts with the rollouts that measured serial learning took to score as much."""
+    points = diagnosis.points if diagnosis is not None and diagnosis.measured else ()
+
+    def reached(score: float) -> int | None:
+        return next((point.at for point in points if point.score >= score), None)
+
+    return tuple(one.model_copy(update={"serial_rollouts": reached(one.select)}) for one in accepted)
 
 
 def budget_lines(session: Session) -> tuple[BudgetLine, ...]:

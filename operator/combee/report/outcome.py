@@ -22,7 +22,14 @@ from combee.plan.cluster.engines import shared_engines
 from combee.plan.parallelism import parallelism_of
 from combee.plan.state import DataFacts, RunState, after_iteration, after_profile
 from combee.plan.types import EXIT_CODES, IterationPlan, StepSummary
-from combee.report.cost import accepted, budget_lines, serial_baseline, whole_cost, with_diagnosis
+from combee.report.cost import (
+    accepted,
+    budget_lines,
+    serial_baseline,
+    whole_cost,
+    with_diagnosis,
+    with_serial,
+)
 from combee.report.diagnosed import diagnosis_of
 from combee.report.durations import call_seconds, durations, step_seconds
 from combee.report.energy import energy_of, with_joules
@@ -107,7 +114,9 @@ async def result_of(session: Session) -> Result:
         energy=energy_of(intervals, session.summaries.values()),
         budget=budget_lines(session),
         cost_per_point=whole_cost(session, paired),
-        accepted=with_joules(accepted(session), intervals, session.summaries.values()),
+        accepted=with_joules(
+            with_serial(accepted(session), diagnosis), intervals, session.summaries.values()
+        ),
         serial_baseline=serial_baseline(spec, diagnosis),
         **_learned(session, records),
     )

@@ -96,7 +96,11 @@ class AcceptedPrompt(Model):
     joules: Amount | None = None
     """Energy of the GPUs in the steps so far; null where it was not read."""
     serial_seconds: Amount | None = None
-    """Seconds after which the serial baseline scored as much; null without one, or where it never did."""
+    """Seconds after which the stated serial baseline scored as much; null without one, where it never did,
+    and where it was measured."""
+    serial_rollouts: Count | None = None
+    """Rollouts after which the measured serial baseline scored as much; null likewise, and where it was
+    stated."""
 
 
 class EnergyUsed(Model):

@@ -14,7 +14,7 @@ from combee.report.audit import SURVIVED, Audit
 from combee.report.parts import DiagnosisRecord
 from combee.report.result import Result
 from combee.report.shape import lines as shape_lines
-from combee.report.tables_cost import NOT_SHOWN, elsewhere, measured_where
+from combee.report.tables_cost import NOT_SHOWN, elsewhere, measured_serial, measured_where
 from combee.report.tables_happened import joined
 from combee.report.text import amount, count, duration, score, signed
 
@@ -342,7 +342,9 @@ def _canary(result: Result, title: str) -> Section:
 def _cost(result: Result, title: str) -> Section:
     serial, point = result.serial_baseline, result.cost_per_point
     compared = NOT_SHOWN if result.diagnosis else NO_BASELINE
-    if away := elsewhere(result):
+    if result.diagnosis and result.diagnosis.measured:
+        compared = measured_serial(result.diagnosis, result)
+    elif away := elsewhere(result):
         compared = away
     elif serial and serial.seconds_per_point is not None and point and point.wall_seconds is not None:
         compared = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from combee.report.result import AcceptedPrompt, Result
+from combee.report.result import AcceptedPrompt, DiagnosisRecord, Result
 from combee.report.text import Table, amount, duration, price, score
 
 NOT_SHOWN = "not shown"
@@ -84,6 +84,39 @@ def elsewhere(result: Result) -> str:
     serial = result.serial_baseline
     away = serial is not None and serial.measured_here is False
     return f"{NOT_SHOWN}: other hardware: {measured_where(result)}" if away else ""
+
+
+def measured_serial(record: DiagnosisRecord, result: Result) -> str:
+    """Return a point of select in measured serial learning beside one in this run, in what was measured."""
+    last = result.accepted[-1] if result.accepted else None
+    point = last.cost_per_point if last else None
+    level, at, rise = record.level, record.plateau_rollouts, 0.0
+    if record.points:
+        if at is None:
+            top = max(record.points, key=lambda one: (one.score, -one.at))
+            level, at = top.score, top.at
+        rise = (level - record.points[0].score) * 100
+    if not at or rise <= 0 or last is None or point is None:
+        return f"{NOT_SHOWN}: serial learning and this run did not both rise on select"
+    to = "plateau" if record.plateau_rollouts is not None else "best score"
+    reached = "serial learning did not get there"
+    if last.serial_rollouts is not None:
+        reached = f"{last.serial_rollouts:,} in serial learning"
+    parts = [
+        f"a point of select took {point.rollouts:,.1f} rollouts here, the diagnosis included",
+        f"{at / rise:,.1f} in serial learning, measured to its {to} of {score(level)}",
+        f"{amount(point.tokens)} tokens here and {amount(record.tokens / rise)} there, all of the diagnosis",
+        f"select {score(last.select)} took {last.rollouts:,} rollouts here; {reached}",
+    ]
+    if record.money is not None and point.money is not None:
+        paid = f"{price(point.money)} {currency(result)} here and {price(record.money / rise)} there"
+        parts.insert(3, f"{paid}, here without time of GPUs")
+    if record.seconds_per_example and record.run_seconds_per_example is not None:
+        parts.append(
+            f"an example takes {record.seconds_per_example:.2f} modelled seconds in serial learning, "
+            f"{record.run_seconds_per_example:.2f} here"
+        )
+    return "; ".join(parts)
 
 
 def serial(result: Result) -> Table:

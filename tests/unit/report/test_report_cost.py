@@ -17,7 +17,7 @@ from combee.api.run import RunSpec
 from combee.plan.diagnosis import Diagnosis, of_curve
 from combee.plan.state import RunState
 from combee.plan.types import RoleUsage, StepSummary
-from combee.report.cost import accepted, serial_baseline, whole_cost
+from combee.report.cost import accepted, serial_baseline, whole_cost, with_serial
 from combee.report.diagnosed import diagnosis_of
 from combee.report.diagnosis import diagnosis_table
 from combee.report.parts import DiagnosisRecord
@@ -86,6 +86,14 @@ def test_each_prompt_that_took_the_lead_has_what_was_used_until_then() -> None:
     assert first.cost_per_point is not None and first.cost_per_point.tokens == pytest.approx(400)
     assert first.cost_per_point.money == pytest.approx(0.004)
     assert (second.iteration, second.rollouts, second.serial_seconds) == (3, 100, None), "it never got there"
+
+
+async def test_measured_serial_learning_is_compared_in_rollouts() -> None:
+    record = (await diagnosis_from(spec_of(CURVE))).model_copy(update={"measured": True})
+    reached, beyond = with_serial(accepted(session_of(spec_of(), 0.55, 0.75)), record)
+    assert (reached.serial_rollouts, reached.serial_seconds, beyond.serial_rollouts) == (40, None, None)
+    stated = record.model_copy(update={"measured": False})
+    assert with_serial([reached], stated)[0].serial_rollouts is None
 
 
 def test_nothing_is_invented_without_prices_baseline_or_gain() -> None:

@@ -188,6 +188,15 @@ def test_a_diagnosis_is_told_with_its_plateau_or_its_no_go() -> None:
     assert lines(made, "Task & Baseline")["its rollouts to converge"] == "400"
     speed = lines(made, "Parallelism Shape")["speed-up against the serial baseline"]
     assert speed.startswith("12.5x an example")
+    assert lines(made, "Cost Report")["against the serial baseline"].startswith("not shown: ")
+    own = ACCEPTED | {"serialSeconds": None, "serialRollouts": 300}
+    timed = {"tokens": 60_000, "secondsPerExample": 4.0, "runSecondsPerExample": 0.5}
+    told = lines(result(diagnosis=found | timed, accepted=[own]), "Cost Report")
+    cost = told["against the serial baseline"]
+    assert cost.startswith("a point of select took 80.4 rollouts here, the diagnosis included; 20.0 in ")
+    assert "measured to its plateau of 0.800; 53.6 k tokens here and 3,000 there" in cost
+    assert "select 0.856 took 1,800 rollouts here; 300 in serial learning" in cost
+    assert "4.00 modelled seconds" in cost
     stopped = result(diagnosis=found | {"verdict": "NotAbove", "go": False, "plateauRollouts": None})
     told = lines(stopped, "Convergence Diagnosis")
     assert told["go or no-go"].startswith("no-go: ") and told["alternative if no-go"] == "as above"
