@@ -14,8 +14,8 @@ from combee.errors import BugError
 from combee.plan.cluster.engines import gpus_in_use
 from combee.plan.money import money_of
 from combee.plan.state import spend_of
-from combee.plan.types import Step, StepSummary
-from combee.steps import KINDS
+from combee.plan.types import Step, StepSummary, add_usage
+from combee.steps import KINDS, kind_of
 
 
 def spent_before(spec: RunSpec, params: Mapping[str, Any], inputs: Iterable[StepSummary]) -> Spend:
@@ -29,6 +29,15 @@ def spent_before(spec: RunSpec, params: Mapping[str, Any], inputs: Iterable[Step
         own = spend_of(summary)
         spend += Spend(own.rollouts, own.tokens, money=money_of(spec, summary.usage))
     return spend
+
+
+def with_shards(failed: StepSummary, inputs: Iterable[StepSummary]) -> StepSummary:
+    """Return the summary of a step that failed, or passes an error on, with what the shards among its inputs
+    spent. Only a finish that did its work adds up an iteration, and a map's Job says nothing."""
+    shards = [one for one in inputs if kind_of(one.kind).sharded]
+    rollouts = sum(one.counts.get("rollouts", 0) for one in (failed, *shards))
+    usage = add_usage(failed.usage, *(one.usage for one in shards))
+    return replace(failed, counts={**failed.counts, "rollouts": rollouts}, usage=usage)
 
 
 def kept_by(params: Mapping[str, Any], parts: int) -> Spend:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from combee.clients.store.store import Store
-from combee.errors import BugError
+from combee.errors import BudgetExhaustedError, BugError
 from combee.plan.types import IterationPlan, Step, StepSummary
 from combee.steps import KINDS
 from combee.work.context import WorkContext, read_receipt
@@ -35,7 +35,8 @@ async def read_inputs(
     wait_seconds: float | None,
     sleep: Callable[[float], Awaitable[None]],
 ) -> list[StepSummary] | None:
-    """Return the receipts of a step's inputs, or those so far as soon as one of them has an error.
+    """Return the receipts of a step's inputs, or those so far as soon as one of them has an error. Where that
+    is the end of a budget, the other shards' are waited for: what they spent is charged, too.
 
     Returns None when they are not all there after ``wait_seconds``: the pod yields its place. Where that is
     None, they must be there; raises BugError that says which are not.
@@ -47,7 +48,8 @@ async def read_inputs(
         new = {key: await read_receipt(context, *key) for key in await _present(context, missing)}
         receipts += [receipt for receipt in new.values() if receipt is not None]
         missing = [key for key in missing if new.get(key) is None]
-        if not missing or any(receipt.error for receipt in receipts):
+        waited = {name for name, _ in missing}
+        if not missing or any(_ends(receipt, waited) for receipt in receipts):
             return receipts
         now = context.clock()
         if now >= until:
@@ -58,6 +60,13 @@ async def read_inputs(
         return None
     names = ", ".join(f"{name} shard {shard}" for name, shard in missing[:5])
     raise BugError(f"no receipt of {names}", where=step.name)
+
+
+def _ends(receipt: StepSummary, waited: Collection[str]) -> bool:
+    """Return whether a receipt ends the wait for others. ``waited``: the steps of which some are missing."""
+    if receipt.error == BudgetExhaustedError.code:
+        return receipt.step not in waited
+    return bool(receipt.error)
 
 
 async def others_done(store: Store, prefix: str, step: str, shards: int) -> bool:

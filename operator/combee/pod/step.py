@@ -40,7 +40,7 @@ from combee.names import rollout_token, step_name
 from combee.objects.rollout_layout import PORT
 from combee.plan.state import limits_of
 from combee.plan.types import StepSummary
-from combee.pod.budget import gpus_by, kept_by, shared_limits, spent_before, with_budget
+from combee.pod.budget import gpus_by, kept_by, shared_limits, spent_before, with_budget, with_shards
 from combee.pod.data import PodData, initial_playbook
 from combee.pod.environment import Pod, open_store, secret_key
 from combee.pod.inputs import others_done, read_inputs
@@ -86,6 +86,8 @@ class _Worker:
     """why its models or its task cannot be used, which is known before it can be written anywhere."""
     guard: BudgetGuard = field(default_factory=lambda: BudgetGuard(Limits(), lambda: 0.0))
     """what it spends; set once it can spend anything."""
+    inputs: list[StepSummary] = field(default_factory=list)
+    """what the earlier steps left, once it is there."""
 
     async def run(self) -> int:
         """Do one shard, then help others; return the exit code. Raises errors that are no step's result."""
@@ -125,7 +127,6 @@ class _Worker:
 
     async def _worked(self, context: WorkContext) -> StepSummary:
         pod, step, plan = self.pod, self.pod.step, self.pod.plan
-        inputs: list[StepSummary] = []
         began = time.monotonic()
         if self.refusal is not None:
             raise self.refusal
@@ -134,12 +135,12 @@ class _Worker:
             if read is None:
                 self.log.say("INFO", "inputs are not there yet: the place is given up")
                 return self.summary(YIELDED, "its inputs were not there in time")
+            self.inputs = read
             if (broken := next((one for one in read if one.error), None)) is not None:
                 passed_on = self.summary(broken.error, broken.message)
                 return await write_receipt(context, passed_on, pod.shard)
-            inputs = read
             self.log.say("INFO", "the inputs are there")
-        self._start_guard(inputs, began)
+        self._start_guard(began)
         if KINDS[step.kind].opens:
             await self._accept_data(context)
             context = replace(context, initial_playbook=await asyncio.to_thread(initial_playbook, pod))
@@ -184,11 +185,11 @@ class _Worker:
         refuse_overlap(splits)
         refuse_too_small(splits)
 
-    def _start_guard(self, inputs: list[StepSummary], began: float) -> None:
+    def _start_guard(self, began: float) -> None:
         """Guard what is left. What was spent is of when the pod was placed, so time counts from its start."""
         pod, guard = self.pod, self.guard
         guard.gpus = gpus_by(pod.spec, pod.step) / max(1, pod.step.shards)
-        spent = spent_before(pod.spec, pod.step.params, inputs)
+        spent = spent_before(pod.spec, pod.step.params, self.inputs)
         limits = limits_of(with_budget(pod.spec, pod.step.params))
         guard.limits = shared_limits(limits, spent, pod.step.shards, pod.shard)
         guard.elapsed_seconds = lambda: spent.wall_clock_seconds + time.monotonic() - began
@@ -268,9 +269,9 @@ class _Worker:
         return BUG if isinstance(error, BugError) else FAILED
 
     def summary(self, error: str, message: str) -> StepSummary:
-        """Return a summary of a step that did not do its work, with what it spent."""
+        """Return a summary of a step that did not do its work, with what it and its shards spent."""
         shown = message.encode()[:MAX_MESSAGE].decode(errors="ignore")
-        return self.guard.failed(self.pod.step, error, shown)
+        return with_shards(self.guard.failed(self.pod.step, error, shown), self.inputs)
 
     def tell(self, summary: StepSummary) -> None:
         """Leave the summary where the kubelet reads it."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import AsyncMock
 
 import pytest
 from hypothesis import given
@@ -14,14 +17,16 @@ from combee.algo.budget import Limits, Spend
 from combee.api.load import parse_run
 from combee.api.run import Workers
 from combee.assembly.splits import refuse_moved
+from combee.clients.model.wire import CallRecord
 from combee.clients.store.store import Store
 from combee.errors import BugError, DataError, HeldOutMovedError
+from combee.names import step_name
 from combee.plan.types import RoleUsage, Step, StepSummary
 from combee.pod.budget import kept_by, shared_limits, spent_before
 from combee.pod.environment import Pod, open_store, read_pod
 from combee.pod.inputs import read_inputs, wanted
 from combee.pod.log import PodLog
-from combee.pod.step import part_of
+from combee.pod.step import _Worker, part_of
 from combee.settings import WorkerSettings
 from combee.tasks.dataset import Dataset
 from combee.work.context import write_receipt
@@ -151,6 +156,39 @@ async def test_an_error_ends_the_wait_for_the_others(tmp_path: Path) -> None:
     found, clock = await read(tmp_path, 60, (StepSummary("m", "map", error="Endpoint", message="no"), 1))
     assert found is not None and [one.error for one in found] == ["Endpoint"]
     assert clock.slept == []
+
+
+def spent(shard: int, error: str = "") -> tuple[StepSummary, int]:
+    """What a shard of the map left, which spent."""
+    used = {"task": RoleUsage(5, 0, 100, 20), "proposer": RoleUsage(shard, 0, 10 * shard)}
+    return StepSummary("m", "map", counts={"rollouts": 5}, usage=used, error=error), shard
+
+
+async def test_the_end_of_a_budget_waits_for_what_the_other_shards_spent(tmp_path: Path) -> None:
+    broken = spent(0, "BudgetExhausted")
+    found, clock = await read(tmp_path, 60, broken)
+    assert found is None and clock.now == pytest.approx(60)
+    found, clock = await read(tmp_path, 60, broken, spent(1))
+    assert found is not None and len(found) == 2 and clock.slept == [], "no reduce is waited for"
+
+
+@pytest.mark.parametrize("kind", ["reduce", "finish"])
+async def test_what_a_map_spent_is_charged_though_no_finish_adds_it_up(tmp_path: Path, kind: str) -> None:
+    """The operator sees nothing of a map but that its Job is over."""
+    map_, reduce, finish = (step_name("run", "12345678", 0, one) for one in ("map", "reduce", "finish"))
+    inputs = {"artifact": "x", "map": map_, **({"reduce": reduce} if kind == "finish" else {})}
+    step = Step(reduce if kind == "reduce" else finish, kind, 0, 1, inputs=inputs)
+    data = SimpleNamespace(train=AsyncMock())
+    context = SimpleNamespace(store=Store.open(str(tmp_path)), prefix="runs/run", clock=Clock(), data=data)
+    for shard, error in enumerate(("", "BudgetExhausted")):
+        await write_receipt(context, replace(spent(shard, error)[0], step=map_), shard)  # type: ignore[arg-type]
+    pod = SimpleNamespace(step=step, plan=PLAN, shard=0)
+    worker = _Worker(pod, PodLog(stream=StringIO()))  # type: ignore[arg-type]
+    worker.guard.settle(CallRecord("proposer", 0.0, 1.0, 0.0, 30, 20, 0, False, 1))
+    said = await worker._worked(context)  # type: ignore[arg-type]
+    assert (said.step, said.error, said.counts["rollouts"]) == (step.name, "BudgetExhausted", 10)
+    assert said.usage == {"task": RoleUsage(10, 0, 200, 40), "proposer": RoleUsage(2, 0, 40, 20)}
+    assert worker.summary("BudgetExhausted", "its own").usage == said.usage
 
 
 async def test_a_pod_that_waited_long_enough_yields(tmp_path: Path) -> None:
