@@ -13,7 +13,7 @@ from combee.algo.budget import Limits
 from combee.algo.clusters import sides_by_cluster
 from combee.api.run import LimitName, PromptLearningRun
 from combee.assembly.guard import BudgetGuard
-from combee.audit.cost import HEADROOM
+from combee.audit.cost import at_most
 from combee.clients.store.store import Store
 from combee.errors import DataError, UserError
 from combee.local.meter import Listener, Meter
@@ -49,14 +49,21 @@ async def share_memo(record: Store, taken: Iterable[str], folder: Path) -> None:
         shared.close()
 
 
-def with_seed(run: PromptLearningRun, seed: int, used_tokens: int) -> PromptLearningRun:
-    """Return the run with another seed. Where its manifest limits no tokens, it may use twice those of the
-    audited run, so that the cost which was stated bounds the audit."""
+def with_seed(run: PromptLearningRun, seed: int, audited: Result) -> PromptLearningRun:
+    """Return the run with another seed. It may use twice the tokens and twice the money of the audited run,
+    where its manifest does not allow less, so that the cost which was stated bounds the audit.
+
+    Its other limits stay: a diagnosis takes its share of rollouts, and seconds tell of the hardware.
+    """
     budget = run.spec.budget
-    if budget.tokens is None:
-        stated = [limit for limit in get_args(LimitName) if limit in budget.dump()]
-        primary = budget.primary or (stated[0] if stated else "tokens")
-        budget = budget.model_copy(update={"tokens": HEADROOM * used_tokens, "primary": primary})
+    stated = [limit for limit in get_args(LimitName) if limit in budget.dump()]
+    primary = budget.primary or (stated[0] if stated else "tokens")
+    paid = next((line.spent for line in audited.budget if line.name == "money"), 0.0)
+    tokens = round(at_most(audited.tokens, budget.tokens))
+    caps: dict[str, Any] = {"tokens": tokens, "primary": primary}
+    if paid:
+        caps["money"] = at_most(paid, budget.money)
+    budget = budget.model_copy(update=caps)
     spec = run.spec.model_copy(update={"seed": seed, "budget": budget})
     return run.model_copy(update={"spec": spec})
 

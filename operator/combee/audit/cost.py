@@ -13,7 +13,7 @@ from combee.report.text import Table, amount, duration, price
 SEEDS = 3
 """Other seeds that a run is done again with."""
 HEADROOM = 2
-"""How many times the tokens of the run a seed may use where the manifest limits none."""
+"""How many times what the run used a seed may use, where the manifest does not allow less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +35,28 @@ def other_seeds(result: Result) -> tuple[int, ...]:
     return tuple(range(first + 1, first + 1 + SEEDS))
 
 
+def at_most(used: float, limit: float | None) -> float:
+    """Return what a seed may use of a thing of which the run used so much, under a limit of its manifest."""
+    return HEADROOM * used if limit is None else min(HEADROOM * used, limit)
+
+
 def parts(result: Result, *, second_engine: bool) -> list[Part]:
     """Return what will be asked: nothing where the result claims no gain.
 
-    A whole run is taken to cost what this one did. Answers that the shared memo has are charged, as always,
-    and not asked for, so that a seed takes less of a server than it says.
+    A whole run may take HEADROOM times what this one took, as its limits on tokens and money see to. Answers
+    that the shared memo has are charged, as always, and not asked for, so that a seed takes less of a server
+    than it says.
     """
     if not claims_gain(result):
         return []
+    limits = {line.name: line.limit for line in result.budget}
     money = next((line.spent for line in result.budget if line.name == "money"), None)
-    whole = (result.rollouts, result.tokens, result.wall_seconds, money)
+    whole = (
+        round(at_most(result.rollouts, limits.get("rollouts"))),
+        round(at_most(result.tokens, limits.get("tokens"))),
+        at_most(result.wall_seconds, limits.get("wallClockSeconds")),
+        None if money is None else at_most(money, limits.get("money")),
+    )
     looked = result.test or result.gate
     rollouts = 2 * looked.n if looked else 0
     share = min(1.0, rollouts / result.rollouts) if result.rollouts else 0.0

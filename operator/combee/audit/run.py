@@ -115,7 +115,7 @@ async def _again(
     for seed in other_seeds(result):
         name = f"seed {seed}"
         tell(f"{name}: the run is done again")
-        prepared = replace(request.live, run=with_seed(request.live.run, seed, result.tokens))
+        prepared = replace(request.live, run=with_seed(request.live.run, seed, result))
         folder = request.out / "seeds" / f"s{seed}"
         done.append(await whole_run(prepared, folder, listener(name), request.out / "memo"))
     together = _pooled(done, request)
@@ -143,7 +143,7 @@ async def _other(
     if second is None:
         return None if law is None else OtherClass(law=astuple(law), law_speed_up=timed)
     tell("second engine: the run is done again")
-    run = with_seed(second.run, second.run.spec.seed, result.tokens)
+    run = with_seed(second.run, second.run.spec.seed, result)
     done = await whole_run(
         replace(second, run=run), request.out / "engine", listener("second engine"), memo=None
     )

@@ -10,6 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up import bare, result
 
+from combee.api.load import parse_run
+from combee.api.run import PromptLearningRun
+from combee.audit.again import with_seed
 from combee.audit.cost import other_seeds, parts, together
 from combee.errors import DataError
 from combee.report import figures
@@ -191,8 +194,60 @@ def test_the_cost_is_three_runs_and_the_look_beside_the_second_engine() -> None:
         "second engine",
     ]
     assert other_seeds(made) == (8, 9, 10)
-    assert listed[0].rollouts == 2 * made.gate.n and listed[1].rollouts == made.rollouts
+    assert listed[0].rollouts == 2 * made.gate.n
     assert together(listed).tokens == sum(one.tokens for one in listed)
+
+
+PRICES = {
+    "currency": "EUR",
+    "models": [{"name": "m", "promptPerMillionTokens": 1, "completionPerMillionTokens": 1}],
+}
+
+
+def manifest(**more: Any) -> PromptLearningRun:
+    model = {"endpoint": {"url": "http://localhost:1/v1", "model": "m"}}
+    spec = {
+        "task": {"type": "Formula", "data": {"train": {"uri": "t.jsonl"}, "heldOut": {"uri": "h.jsonl"}}},
+        "method": {"type": "ACE"},
+        "models": {"task": model, "proposer": model},
+        **more,
+    }
+    head = {"apiVersion": "combee.dev/v1alpha1", "kind": "PromptLearningRun", "metadata": {"name": "run"}}
+    return parse_run({**head, "spec": spec}, "test")
+
+
+USED = {"task": {"calls": 100, "promptTokens": 800, "completionTokens": 200}}
+
+
+def spending(**limits: float) -> Any:
+    """A result that used 100 rollouts, 1,000 tokens, 50 seconds and 2.5 of money."""
+    used = {"rollouts": 100, "tokens": 1000, "wallClockSeconds": 50, "money": 2.5}
+    lines = [{"name": name, "spent": spent, "limit": limits.get(name)} for name, spent in used.items()]
+    return result(rollouts=100, usage=USED, wallSeconds=50.0, budget=lines)
+
+
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [
+        ({}, (200, 2000, 100.0, 5.0)),
+        ({"rollouts": 9000, "tokens": 9000, "wallClockSeconds": 900, "money": 90.0}, (200, 2000, 100.0, 5.0)),
+        ({"rollouts": 110, "tokens": 1100, "wallClockSeconds": 55, "money": 3.0}, (110, 1100, 55.0, 3.0)),
+    ],
+)
+def test_a_seed_may_use_what_is_said_and_no_more(limits: dict[str, Any], most: tuple[float, ...]) -> None:
+    made = spending(**limits)
+    said = parts(made, second_engine=True)[1:]
+    assert {(one.rollouts, one.tokens, one.seconds, one.money) for one in said} == {most}
+    own = {"rollouts": 9000, **limits}
+    seed = with_seed(manifest(budget=own, prices=PRICES), 8, made).spec
+    assert (seed.seed, seed.budget.tokens, seed.budget.money) == (8, most[1], most[3])
+    assert seed.budget.rollouts == own["rollouts"], "a diagnosis takes a share of these"
+    assert seed.budget.first == "rollouts"
+
+
+def test_a_run_without_limits_is_bounded_by_its_tokens() -> None:
+    budget = with_seed(manifest(), 8, result(usage=USED)).spec.budget
+    assert budget.dump() == {"tokens": 2000, "primary": "tokens"}
 
 
 def audit_of(made: Any, seen: Seen = GOOD) -> Audit:
