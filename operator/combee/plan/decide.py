@@ -124,8 +124,8 @@ def _diagnose(facts: _Facts, state: RunState) -> Plan:
         raise BugError("a diagnosis follows profile, where a serial baseline is asked for")
     if baseline.curve:
         known, start = state.facts, state.baseline_select
-        rows = known.train_rows, known.select_rows, known.gate_rows
-        return _diagnosed(state, of_curve(facts.spec, start, *rows))
+        rows = known.train_rows, known.select_rows
+        return _diagnosed(state, of_curve(facts.spec, start, *rows, known.gate_units))
     inputs = {"artifact": state.artifact, PROFILE.name: facts.step(PROFILE.name, 0).name}
     step = facts.step(DIAGNOSE.name, 0, inputs=inputs)
     summary = facts.summary(step)

@@ -69,15 +69,16 @@ def shape_of(spec: RunSpec, train_rows: int, select_rows: int, closing_rows: int
     return Shape(max(allowed, least), most, scored, every, allowed < least)
 
 
-def worth_of(spec: RunSpec, gate_rows: int) -> float:
+def worth_of(spec: RunSpec, gate_units: int) -> float:
     """Return the gain below which a run is not worth starting: what the manifest aims for, or what gate can
-    show, if that is more; WORTH at most for a gate that shows only larger ones."""
-    return max(spec.stopping.target_gain, min(WORTH, detectable_gain(gate_rows)))
+    show, if that is more; WORTH at most for a gate that shows only larger ones. ``gate_units``: rows of gate,
+    or clusters where rows have them."""
+    return max(spec.stopping.target_gain, min(WORTH, detectable_gain(gate_units)))
 
 
-def due_of(spec: RunSpec, gate_rows: int, train_rows: int, examples: int) -> float:
+def due_of(spec: RunSpec, gate_units: int, train_rows: int, examples: int) -> float:
     """Return the gain that is due once so many examples are learned from, as of read_curve."""
-    return due_by(worth_of(spec, gate_rows), examples, train_rows * spec.method.epochs)
+    return due_by(worth_of(spec, gate_units), examples, train_rows * spec.method.epochs)
 
 
 def serial_plan(spec: RunSpec, number: int, examples: int, token_factor: float) -> IterationPlan:
@@ -151,7 +152,7 @@ def wanted(spec: RunSpec) -> bool:
     return baseline is not None and (baseline.measure or bool(baseline.curve))
 
 
-def of_curve(spec: RunSpec, start: float, train_rows: int, select_rows: int, gate_rows: int) -> Diagnosis:
+def of_curve(spec: RunSpec, start: float, train_rows: int, select_rows: int, gate_units: int) -> Diagnosis:
     """Return what the stated curve shows. ``start``: the score of this run's start, where the curve has none
     at 0 examples. Its scores are taken to be of the rows of select."""
     curve = spec.serial_baseline.curve if spec.serial_baseline is not None else ()
@@ -159,7 +160,7 @@ def of_curve(spec: RunSpec, start: float, train_rows: int, select_rows: int, gat
     seconds, examples = curve[-1].seconds, curve[-1].examples
     if curve[0].examples == 0:
         seconds -= curve[0].seconds
-    due = due_of(spec, gate_rows, train_rows, examples)
+    due = due_of(spec, gate_units, train_rows, examples)
     return Diagnosis(
         read_curve(points, spec.stopping.patience, due),
         select_rows,

@@ -71,14 +71,15 @@ async def run_diagnose(context: WorkContext, step: Step) -> StepSummary:
         step,
         context.asker(),
         shape,
-        (counts["gate"], counts["train"]),
+        counts.get("gateClusters") or counts["gate"],
+        counts["train"],
         select[: shape.scored],
         profile.scores.get("tokenFactor", 1.0),
         artifact,
     )
     headroom = await headroom_of(context, serial.asker, artifact, serial.token_factor)
     await serial.begin(context, profile)
-    if not headroom.none(worth_of(context.spec, counts["gate"])):
+    if not headroom.none(worth_of(context.spec, serial.gate_units)):
         await serial.learn(context, headroom)
     return await _write(context, step, serial, headroom, started)
 
@@ -101,8 +102,9 @@ class _Serial:
     asker: Asker
     """of headroom test and evaluations; the steps' calls are in their receipts."""
     shape: Shape
-    rows: tuple[int, int]
-    """of gate, and of train."""
+    gate_units: int
+    """rows of gate, or clusters where rows have them."""
+    train_rows: int
     select: list[Example]
     token_factor: float
     artifact: Any
@@ -128,8 +130,8 @@ class _Serial:
     @property
     def reading(self) -> Reading:
         """What the curve shows so far."""
-        spec, (gate, train) = self.context.spec, self.rows
-        due = due_of(spec, gate, train, self.examples)
+        spec = self.context.spec
+        due = due_of(spec, self.gate_units, self.train_rows, self.examples)
         few = self.texts[-1] == self.texts[0] and self.refused < LEAST_REFUSED
         return read_curve(self.points, spec.stopping.patience, 0.0 if few else due)
 
@@ -246,7 +248,7 @@ class _Serial:
 async def _write(
     context: WorkContext, step: Step, serial: _Serial, headroom: Headroom, started: float
 ) -> StepSummary:
-    no_headroom = headroom.none(worth_of(context.spec, serial.rows[0]))
+    no_headroom = headroom.none(worth_of(context.spec, serial.gate_units))
     whole, own_seconds = await _calls(serial), modelled_seconds(serial.asker.rows, context.slots)
     reading = serial.reading
     counted = await _counted(context, serial)

@@ -196,6 +196,15 @@ def test_a_flat_curve_of_few_rows_or_of_a_short_way_shows_nothing(to: int, selec
     assert "goes on" in words(plan.state.diagnosis)
 
 
+def test_with_clusters_a_gain_worth_having_is_one_that_so_many_clusters_show() -> None:
+    """150 rows cannot rule out a rise of 4 points, which 900 gate rows show; 20 clusters show 10 at best."""
+    spec = spec_of(stated(flat(500)))
+    rows = replace(profiled(), counts={**profiled().counts, "gate": 900})
+    assert decided(spec, rows).state.diagnosis.verdict == "Inconclusive"
+    clusters = replace(rows, counts={**rows.counts, "gateClusters": 20})
+    assert decided(spec, clusters).state.diagnosis.verdict == "NotAbove"
+
+
 def test_a_curve_without_a_start_begins_with_the_start_of_this_run() -> None:
     diagnosis = decided(spec_of(stated(LEVEL[1:])), profiled()).state.diagnosis
     assert diagnosis.reading.start == 0.5 and diagnosis.verdict == "Plateau"

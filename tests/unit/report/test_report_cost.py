@@ -106,7 +106,7 @@ def test_nothing_is_invented_without_prices_baseline_or_gain() -> None:
 
 async def diagnosis_from(spec: RunSpec) -> DiagnosisRecord:
     """What a result says of a stated curve."""
-    read = of_curve(spec, 0.5, train_rows=100, select_rows=50, gate_rows=50)
+    read = of_curve(spec, 0.5, train_rows=100, select_rows=50, gate_units=50)
     record = await diagnosis_of(spec, RunState(diagnosis=read), (), NO_STORE, None)
     assert record is not None
     return record

@@ -19,6 +19,7 @@ from combee.errors import TransientError
 from combee.local.executor import LocalExecutor
 from combee.plan.diagnosis import NO_GO_SHARE, serial_plan
 from combee.sim.params import Law
+from combee.work import diagnose
 from combee.work.context import receipt_path
 from combee.work.map import members
 from combee.work.noted import decode_notes
@@ -85,6 +86,21 @@ async def test_no_row_of_gate_is_asked() -> None:
     inputs = [row.input for row in held_out.examples if row.id in set(gate)]
     asked = "\n".join(text for client in clients for text in client.asked)
     assert not any(text in asked for text in inputs)
+
+
+async def test_what_gate_can_show_goes_by_clusters_where_rows_have_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, worth_of, due_of = set[int](), diagnose.worth_of, diagnose.due_of
+    monkeypatch.setattr(diagnose, "worth_of", lambda *given: (asked.add(given[1]), worth_of(*given))[1])
+    monkeypatch.setattr(diagnose, "due_of", lambda *given: (asked.add(given[1]), due_of(*given))[1])
+    train, held_out = formula_splits()
+    named = tuple(replace(row, cluster=str(n % 30)) for n, row in enumerate(held_out.examples))
+    model, known = simulated(1, WORLDS["no lesson is ever recovered"]), dict[bytes, Any]()
+    clients = {role: Watched(model, role, known) for role in ("task", "proposer")}
+    runs = executor_of(measured(), (train, replace(held_out, examples=named)), clients)
+    await runs.run()
+    assert asked == {15}
 
 
 async def test_a_second_run_of_the_same_inputs_asks_nothing_and_finds_the_same() -> None:
