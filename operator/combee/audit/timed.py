@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from combee.algo.latency import LatencyLaw
 from combee.clients.store.store import Store
@@ -38,12 +39,15 @@ async def speed_up(record: Record, prefix: str, slots: int, law: LatencyLaw) -> 
 
 
 async def _serial(store: Store, prefix: str, slots: int, law: LatencyLaw) -> _Learning:
-    """Time the examples that the diagnosis learned from, one after the other."""
+    """Time the examples that the diagnosis learned from, one after the other. Those that got no answer are
+    left out, as in ``diagnosis.secondsPerExample``."""
     seconds, examples = 0.0, 0
     folder = f"{prefix}/{FOLDER}"
     for path in await store.alist(f"{folder}/steps"):
         step = path.removeprefix(f"{folder}/steps/").partition("/")[0]
         if step.endswith(f"-{FINISH.name}"):
+            if any(one["counts"].get("failed") for one in await _left_by(store, folder, step)):
+                continue
             head = step.removesuffix(FINISH.name)
             for kind in ITERATION:
                 seconds += _seconds(await _rows(store, folder, head + kind.name), slots, law)
@@ -65,13 +69,17 @@ async def _own(record: Record, prefix: str, slots: int, law: LatencyLaw) -> _Lea
     return _Learning(seconds, examples)
 
 
+async def _left_by(store: Store, prefix: str, step: str) -> list[dict[str, Any]]:
+    """Return what all shards of a step left."""
+    paths = await store.alist(f"{prefix}/steps/{step}")
+    return [json.loads(await store.aget(path) or b"{}") for path in paths if path.endswith(".manifest.json")]
+
+
 async def _rows(store: Store, prefix: str, step: str) -> list[CallRow]:
     """Return the learning calls of all shards of a step."""
     rows: list[CallRow] = []
-    for path in await store.alist(f"{prefix}/steps/{step}"):
-        if not path.endswith(".manifest.json"):
-            continue
-        digest = json.loads(await store.aget(path) or b"{}").get("outputs", {}).get("calls")
+    for left in await _left_by(store, prefix, step):
+        digest = left.get("outputs", {}).get("calls")
         rows += decode_rows(await store.aget_blob(digest)) if digest else []
     return without_select(rows)
 
