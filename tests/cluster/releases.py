@@ -78,7 +78,7 @@ def apply_crds(cluster: Cluster) -> None:
     """The CRDs of this working copy, served."""
     folder = str(REPOSITORY / "crds")
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", folder)
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=180s", "-f", folder)
-    # A definition is established a moment before the server lists its kind.
+    # A definition is established a moment before the server lists its kind. One just made has no conditions,
+    # which kubectl wait takes for an error.
     kinds = {"PromptLearningRun", "Playbook", "PlaybookVersion"}
     eventually("their kinds are listed", lambda: kinds <= cluster.reader.kinds())
