@@ -30,7 +30,7 @@ def verdict(manifest: dict[str, Any]) -> tuple[str, str]:
     try:
         run = accept(manifest, POLICY)
         check_run(run, SETTINGS)
-        question(run.spec, POLICY, NOTHING_KNOWN, started=False)
+        question(run.spec, POLICY, engine_gpus(run.spec, None), started=False)
         for index, engine in enumerate(run.spec.engines):
             check_model_cache(engine, ("ReadWriteOnce",), index)
     except RefusedError as error:
