@@ -18,6 +18,7 @@ async def filed_lines(kube: Kube, namespace: str, playbook: str) -> tuple[FiledL
     for one in await kube.list("ConfigMap", namespace, labels=labels):
         prefix, _, number = str(one["metadata"]["name"]).rpartition("-")
         # Labels of long names are cut, so that two Playbooks can have the same one.
-        if f"{prefix}-" == names.history_prefix(playbook) and number.isdecimal():
+        ours = f"{prefix}-" == names.history_prefix(playbook)
+        if ours and number.isdecimal() and len(number) <= MAX_DIGITS:
             lines.append(FiledLine(int(number), str((one.get("data") or {}).get(names.LINE_KEY, ""))))
     return tuple(sorted(lines, key=lambda line: line.number))

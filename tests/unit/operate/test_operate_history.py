@@ -1,0 +1,33 @@
+"""Which ConfigMaps are lines of a Playbook's history."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from combee import names
+from combee.clients.kubernetes.kube import Kube
+from combee.observe.history import filed_lines
+
+NAMES = ("formula-history-000002", "formula-history-000001", "other-history-000003", "formula-history-x")
+
+
+class Listing:
+    """A cluster with ConfigMaps of these names, all with the label."""
+
+    def __init__(self, *called: str) -> None:
+        self.called = called
+
+    async def list(self, kind: str, namespace: str, labels: str) -> list[dict[str, Any]]:
+        assert (kind, namespace, labels) == ("ConfigMap", "team", f"{names.LABEL_HISTORY}=formula")
+        return [{"metadata": {"name": one}, "data": {names.LINE_KEY: one}} for one in self.called]
+
+
+async def test_lines_come_by_number_and_other_config_maps_are_none() -> None:
+    lines = await filed_lines(cast(Kube, Listing(*NAMES)), "team", "formula")
+    assert [(one.number, one.text) for one in lines] == [(1, NAMES[1]), (2, NAMES[0])]
+
+
+async def test_a_number_that_no_status_can_hold_is_no_line() -> None:
+    forged = "formula-history-" + "9" * 40
+    lines = await filed_lines(cast(Kube, Listing(NAMES[1], forged)), "team", "formula")
+    assert [one.number for one in lines] == [1]
