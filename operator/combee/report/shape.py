@@ -2,48 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Protocol
+from collections.abc import Iterator
 
+from combee.api.status import ShapeStatus
+from combee.plan.parallelism import Parallelism
+from combee.report.parts import ShapeRecord
 
-class Shape(Protocol):
-    """What a plan, a status and a result alike say of it."""
-
-    @property
-    def name(self) -> str:
-        """The shape."""
-
-    @property
-    def reason(self) -> str:
-        """Why it fits."""
-
-    @property
-    def advice(self) -> str:
-        """What to do; empty where nothing is to be done."""
-
-    @property
-    def slots(self) -> int:
-        """The calls that can be in flight at once."""
-
-    @property
-    def speed_up(self) -> float:
-        """How many times as fast as its calls one after the other the run is."""
-
-    @property
-    def ceiling(self) -> float:
-        """The same on any number of slots, at most."""
-
-    @property
-    def beside(self) -> float:
-        """How many times as fast as in turn such runs are side by side, at most."""
-
-    @property
-    def rejected(self) -> Mapping[str, str]:
-        """Why each other shape does not fit."""
-
-    @property
-    def invalidated_by(self) -> tuple[str, ...]:
-        """When the figures do not hold."""
+Shape = Parallelism | ShapeStatus | ShapeRecord
+"""What a plan, a status and a result alike say of it."""
 
 
 def sentence(shape: Shape) -> str:
