@@ -14,6 +14,7 @@ import httpx2
 from combee import __version__
 from combee.algo.energy import Reading
 from combee.clients.model.balance import resolve
+from combee.clients.samples import samples
 
 ENERGY = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 """A counter for each GPU, in millijoules since its driver was loaded."""
@@ -84,20 +85,16 @@ class EnergyMeter:
 def _counters(page: bytes) -> list[tuple[str, str, float]]:
     """Return (GPU, pod, millijoules) of a page in Prometheus' text format; the pod is empty where the
     exporter maps none. Raises UnreadableError for what is no such page."""
-    from prometheus_client.parser import text_string_to_metric_families  # as in model/looks
-
     counters = []
     try:
-        lines = [line for line in page.decode().splitlines() if line.startswith(ENERGY)]
-        for family in text_string_to_metric_families("\n".join([*lines, ""])):
-            for sample in family.samples:
-                gpu = sample.labels.get("UUID") or ":".join(
-                    sample.labels.get(name, "") for name in ("Hostname", "gpu")
-                )
-                pod = sample.labels.get("exported_pod") or sample.labels.get("pod") or ""
-                if not 0 <= sample.value < math.inf:
-                    raise UnreadableError(f"says {sample.value} of {gpu}")
-                counters.append((gpu, pod, sample.value))
-    except (ValueError, UnicodeDecodeError):
+        for sample in samples(page, (ENERGY,)):
+            gpu = sample.labels.get("UUID") or ":".join(
+                sample.labels.get(name, "") for name in ("Hostname", "gpu")
+            )
+            pod = sample.labels.get("exported_pod") or sample.labels.get("pod") or ""
+            if not 0 <= sample.value < math.inf:
+                raise UnreadableError(f"says {sample.value} of {gpu}")
+            counters.append((gpu, pod, sample.value))
+    except ValueError:
         raise UnreadableError("is no metrics page") from None
     return counters

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from combee.clients.model.failures import NoAnswerError, StatusError
+from combee.clients.samples import samples
 
 EVERY_SECONDS = 5.0
 WITHIN_SECONDS = 2.0
@@ -53,18 +54,13 @@ def read(page: bytes) -> Numbers:
 
     A server has one of each for every engine core. Raises ValueError for what is no such page.
     """
-    # Importing it takes longer than a page does, and most processes never see one.
-    from prometheus_client.parser import text_string_to_metric_families
-
-    lines = [line for line in page.decode().splitlines() if line.startswith(_NAMES)]
     numbers: Numbers = {name: [] for name in _NAMES}
-    for family in text_string_to_metric_families("\n".join([*lines, ""])):
-        for sample in family.samples:
-            if sample.name not in numbers:
-                continue
-            if not 0 <= sample.value < math.inf:
-                raise ValueError(f"{sample.name} is {sample.value}")
-            numbers[sample.name].append(sample.value)
+    for sample in samples(page, _NAMES):
+        if sample.name not in numbers:
+            continue
+        if not 0 <= sample.value < math.inf:
+            raise ValueError(f"{sample.name} is {sample.value}")
+        numbers[sample.name].append(sample.value)
     return numbers
 
 
