@@ -6,7 +6,7 @@ What the gates decide is noted where they decide it. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from combee.api.playbook_status import HistoryLine, VersionPhase
@@ -27,13 +27,14 @@ _MOVES = ("Promoted", "RolledBack", *_STANDING.values())
 def begin_lines(board: Board) -> None:
     """Continue the history where it ended, and note what happened to the objects since the last decision."""
     lines = board.seen.trail or ()
+    earlier = [line for one in lines if (line := one.line) is not None]
     if board.before.trail is None:
         board.trail = continued(lines)
-        _recover(board)
+        _recover(board, earlier)
     else:
         board.trail = past_others(board.trail, lines)
     for record in _oldest_first(board):
-        _look_at(board, record)
+        _look_at(board, record, earlier)
     _look_at_pin(board)
 
 
@@ -73,9 +74,9 @@ def _oldest_first(board: Board) -> list[Record]:
     return list(board.latest_first())[::-1]
 
 
-def _look_at(board: Board, record: Record) -> None:
-    """Note that a version is new, and that somebody's decision about it changed."""
-    if not record.memory.noted and not _introduce(board, record):
+def _look_at(board: Board, record: Record, earlier: Sequence[HistoryLine]) -> None:
+    """Note that a version is new, and that somebody's decision about it changed. ``earlier``: filed lines."""
+    if not record.memory.noted and not _introduce(board, record, earlier):
         return
     decision, before_that = record.seen.spec.decision, record.memory.decision
     if decision != before_that:
@@ -84,7 +85,7 @@ def _look_at(board: Board, record: Record) -> None:
         record.remember(decision=decision)
 
 
-def _introduce(board: Board, record: Record) -> bool:
+def _introduce(board: Board, record: Record, earlier: Sequence[HistoryLine]) -> bool:
     """Note that a version was made, and what its status tells where an operator looked at it before; return
     whether there was room for that in the Playbook's status. Where there is none, the next tick has some."""
     if not record.status.conditions:
@@ -96,8 +97,7 @@ def _introduce(board: Board, record: Record) -> bool:
         return True
     if len(board.trail.pending) >= ROOM:
         return False
-    filed_lines = [line for one in board.seen.trail or () if (line := one.line) is not None]
-    own = [line for line in (*filed_lines, *board.trail.pending) if line.digest == record.digest]
+    own = [line for line in (*earlier, *board.trail.pending) if line.digest == record.digest]
     for line in sorted(_untold(record, own), key=lambda line: line.time):
         board.record_line(line.event, line.digest, line.message, by=line.by, time=line.time)
     numbers = [line.number for line in (*own, *board.trail.pending) if line.digest == record.digest]
@@ -122,17 +122,16 @@ def _look_at_pin(board: Board) -> None:
     board.memory = replace(board.memory, pin=pin)
 
 
-def _recover(board: Board) -> None:
+def _recover(board: Board, earlier: Sequence[HistoryLine]) -> None:
     """Take over the history of a Playbook that is applied again, or that an earlier release wrote: its lines,
     what its status shows, and then, version by version, what only their statuses tell."""
-    lines = [line for one in board.seen.trail or () if (line := one.line) is not None]
-    known = {(line.time, line.event, line.digest) for line in lines}
+    known = {(line.time, line.event, line.digest) for line in earlier}
     for line in lines_from(board.history):
         if (line.time, line.event, line.digest) not in known:
             board.record_line(line.event, line.digest, line.message, by=line.by, time=line.time)
     for record in board.records.values():
         record.remember(noted=0)
-    pins = [line for line in lines if line.event in ("Pinned", "Unpinned")]
+    pins = [line for line in earlier if line.event in ("Pinned", "Unpinned")]
     last = pins[-1] if pins else None
     board.memory = replace(board.memory, pin=last.digest if last and last.event == "Pinned" else "")
 
