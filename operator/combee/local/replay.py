@@ -31,6 +31,7 @@ from combee.report.build import lessons_markdown
 from combee.report.bundle import prompt_files
 from combee.report.entries import kept_text
 from combee.report.outcome import result_of
+from combee.report.rollouts import read_graphs
 from combee.report.session import Session
 from combee.steps import kind_of
 from combee.work.context import read_receipt, receipt_path
@@ -258,21 +259,20 @@ async def _compare_result(
     if record.result is None or outcome is None:
         return
     executor.context.cache.clear()
-    result = await result_of(
-        Session(
-            run=prepared.run,
-            who=record.who,
-            manifest_digest=record.result.manifest_digest,
-            context=executor.context,
-            state=executor.state,
-            outcome=outcome,
-            plans=executor.plans,
-            summaries=executor.kept.made,
-            models=dict(record.result.models.items()),
-            wall_seconds=record.seconds,
-            data=prepared.data,
-        )
+    session = Session(
+        run=prepared.run,
+        who=record.who,
+        manifest_digest=record.result.manifest_digest,
+        context=executor.context,
+        state=executor.state,
+        outcome=outcome,
+        plans=executor.plans,
+        summaries=executor.kept.made,
+        models=dict(record.result.models.items()),
+        wall_seconds=record.seconds,
+        data=prepared.data,
     )
+    result = await result_of(session, await read_graphs(session))
     # Earlier releases told the texts of entries that were refused for what they repeat.
     entries = tuple(
         entry.model_copy(update={"text": kept_text(entry.text, entry.left_out)})

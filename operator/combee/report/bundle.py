@@ -22,7 +22,7 @@ from combee.names import COMPONENTS_KEY, LESSONS_FILE, PROMPT_KEY
 from combee.report.child import build_apart
 from combee.report.outcome import result_of
 from combee.report.result import PlaybookInfo, Result, to_bytes
-from combee.report.rollouts import ROLLOUTS_FILE, rollouts_of
+from combee.report.rollouts import ROLLOUTS_FILE, read_graphs, rollouts_of
 from combee.report.session import Session
 
 RESULT_FILE = "result.json"
@@ -45,9 +45,10 @@ def calls_file(step: str) -> str:
 
 async def texts(session: Session) -> tuple[Result, dict[str, bytes]]:
     """Return the result and the files made from it. result.json is last: where it is, the rest is too."""
-    result = await result_of(session)
+    graphs = await read_graphs(session)
+    result = await result_of(session, graphs)
     lessons, report = await build_apart(result)
-    rollouts = await rollouts_of(session)
+    rollouts = rollouts_of(session, graphs)
     return result, {
         **({ROLLOUTS_FILE: rollouts} if rollouts else {}),
         **prompt_files(result.playbook),

@@ -6,19 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from combee.report.parts_cost import Durations, Quantiles
 from combee.report.result import IterationRecord, Result, StepRecord
-from combee.report.rollouts import graphs_of, in_order
-from combee.report.session import Session
+from combee.report.rollouts import CallGraphs
 from combee.report.text import Table, duration
 from combee.steps import order_of
 from combee.work.asker import decode_rows
 from combee.work.happened import quantile
 
 
-async def call_seconds(session: Session) -> dict[str, list[float]]:
+def call_seconds(graphs: CallGraphs) -> dict[str, list[float]]:
     """Return the seconds of every recorded call, as the client saw the answered attempt, by kind of step."""
     seconds: dict[str, list[float]] = {}
-    for summary in in_order(session.summaries):
-        for data in await graphs_of(session, summary):
+    for summary, parts in graphs:
+        for data in parts:
             seconds.setdefault(summary.kind, []).extend(row.seconds for row in decode_rows(data))
     return seconds
 

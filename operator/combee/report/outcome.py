@@ -56,6 +56,7 @@ from combee.report.result import (
     StepRecord,
     Usage,
 )
+from combee.report.rollouts import CallGraphs
 from combee.report.session import Session
 from combee.steps import DIAGNOSE, EVALUATE, PROFILE, kind_of
 from combee.work.energy import intervals_of
@@ -77,8 +78,8 @@ class _Records:
     """what the run had at its end, which need not be what was best."""
 
 
-async def result_of(session: Session) -> Result:
-    """Read the records of the finished steps and put the result together."""
+async def result_of(session: Session, graphs: CallGraphs) -> Result:
+    """Read the records of the finished steps and put the result together. ``graphs``: their calls."""
     records = await _records(session)
     shared = shared_engines(session.run.spec)
     intervals = {} if shared else await intervals_of(session.context.store, session.context.prefix)
@@ -110,7 +111,7 @@ async def result_of(session: Session) -> Result:
         diagnosis=diagnosis,
         evaluation=records.around.get(EVALUATE.name),
         shape=_shape(session),
-        durations=durations(await call_seconds(session), step_seconds(iterations, records.around)),
+        durations=durations(call_seconds(graphs), step_seconds(iterations, records.around)),
         energy=energy_of(intervals, session.summaries.values()),
         budget=budget_lines(session),
         cost_per_point=whole_cost(session, paired),

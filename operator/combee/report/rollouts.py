@@ -20,9 +20,17 @@ from combee.work.traffic.record import redacted
 ROLLOUTS_FILE = "rollouts.jsonl"
 
 
-async def rollouts_of(session: Session) -> bytes:
+CallGraphs = Sequence[tuple[StepSummary, Sequence[bytes]]]
+"""Finished steps in the order of the run, each with the call graphs of its shards."""
+
+
+async def read_graphs(session: Session) -> CallGraphs:
+    """Return the call graphs of the finished steps that asked models."""
+    return [(summary, await _graphs(session, summary)) for summary in _in_order(session.summaries)]
+
+
+def rollouts_of(session: Session, graphs: CallGraphs) -> bytes:
     """Return the file's bytes, in the order of the steps; empty for a run whose steps noted no rollouts."""
-    graphs = [(summary, await graphs_of(session, summary)) for summary in in_order(session.summaries)]
     seconds = sum(row.seconds for _, parts in graphs for data in parts for row in decode_rows(data))
     per_second = session.gpu_seconds / seconds if session.gpu_seconds and seconds else None
     models = _models(session)
@@ -35,13 +43,13 @@ async def rollouts_of(session: Session) -> bytes:
     return "".join(lines).encode()
 
 
-def in_order(summaries: Mapping[str, StepSummary]) -> list[StepSummary]:
+def _in_order(summaries: Mapping[str, StepSummary]) -> list[StepSummary]:
     """Return the finished steps that asked models, in the order of the run."""
     good = [one for one in summaries.values() if not one.error and kind_of(one.kind).asks_models]
     return sorted(good, key=lambda one: (turn_of(one.kind, one.counts.get("iteration", 0)), one.step))
 
 
-async def graphs_of(session: Session, summary: StepSummary) -> Sequence[bytes]:
+async def _graphs(session: Session, summary: StepSummary) -> Sequence[bytes]:
     """Return the call graphs of a step: one of each shard."""
     digests: list[str | None] = [summary.outputs.get("calls")]
     if kind_of(summary.kind).sharded:
