@@ -29,7 +29,12 @@ WEIGHTS = {"correct": 0.5, "complete": 0.25, "quality": 0.25}
 """of the three verdicts in a score."""
 _TRUE, _FALSE = frozenset({"true", "yes", "correct", "1"}), frozenset({"false", "no", "incorrect", "0"})
 
-_QUALITY = "how good it is on the whole, between 0 for useless and 1 for perfect"
+_QUALITY = {
+    "type": "number",
+    # Listed: decoding by a grammar holds a model to listed values on every server, to bounds on few.
+    "enum": [tenths / 10 for tenths in range(11)],
+    "description": "how good it is on the whole, from 0 for useless to 1 for perfect",
+}
 SCHEMA = object_of(
     correct={
         "type": "boolean",
@@ -39,10 +44,7 @@ SCHEMA = object_of(
         "type": "boolean",
         "description": "whether it does all that was asked, in the form that was asked for",
     },
-    quality={
-        "type": "number",
-        "description": _QUALITY,
-    },
+    quality=_QUALITY,
 )
 _MATERIAL = """\
 You are an impartial judge. You are shown a conversation and one answer to its last message. \
@@ -65,7 +67,7 @@ calls and their arguments. Work out the result yourself before you decide.
 complete: true when the answer does all that the last message asks, \
 under the instructions of the conversation and in
 the form that they ask for. An answer that was cut off, or that refuses without need, is not complete.
-quality: how good the answer is on the whole, a number between 0 for useless and 1 for perfect. \
+quality: how good the answer is on the whole, in tenths from 0 for useless to 1 for perfect. \
 Length is no merit.
 
 Reply with a JSON object of three fields, "correct", "complete" and "quality", and nothing else.
@@ -77,7 +79,7 @@ _BY_RUBRIC = """\
 {criteria}
 
 {fields}: true when the answer meets the criterion of that number, and false otherwise.
-quality: how good the answer is on the whole, a number between 0 for useless and 1 for perfect. \
+quality: how good the answer is on the whole, in tenths from 0 for useless to 1 for perfect. \
 Length is no merit.
 
 Reply with a JSON object of the fields {fields} and quality, and nothing else.
@@ -114,7 +116,7 @@ def _by_rubric(ordered: Sequence[str]) -> tuple[str, dict[str, Any]]:
         _field(place): {"type": "boolean", "description": f"whether the answer meets criterion {place}"}
         for place in places
     }
-    return instruction, object_of(**fields, quality={"type": "number", "description": _QUALITY})
+    return instruction, object_of(**fields, quality=_QUALITY)
 
 
 def criteria_order(criteria: Sequence[str], shown: str) -> tuple[int, ...]:

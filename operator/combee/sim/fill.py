@@ -240,6 +240,8 @@ def judge(form: Form | None, right: bool, reason: str) -> str:
         if field.kind in ("number", "integer"):
             return 1 if right else 0
         if field.kind == "enum":
+            if all(isinstance(v, int | float) for v in field.values):
+                return max(field.values) if right else min(field.values)
             words, opposite = (_YES, _NO) if right else (_NO, _YES)
             matching = [v for v in field.values if words.fullmatch(str(v))]
             neutral_values = [v for v in field.values if not opposite.fullmatch(str(v))]

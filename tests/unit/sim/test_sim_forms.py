@@ -11,7 +11,7 @@ import sim_learner as learner
 import sim_public_forms as forms
 from sim_fixtures import asker, body, model, rows
 
-from combee.sim import lessons, roles
+from combee.sim import fill, lessons, roles
 from combee.sim.forms import from_example, from_schema
 
 _ID = {"type": "string", "description": "an id"}
@@ -209,6 +209,12 @@ def test_a_reply_fills_the_schema_as_meant() -> None:
     )
     assert all(re.search(r"question uses|general habit", entry["text"]) for entry in entries)
     assert {said["verdict"] for said in replies["judge"]} == {"correct", "incorrect"}
+
+
+@pytest.mark.parametrize(("right", "grade"), [(True, 1), (False, 0)])
+def test_a_judge_gives_the_best_or_the_worst_of_the_listed_grades(right: bool, grade: float) -> None:
+    form = from_schema({"type": "object", "properties": {"grade": {"enum": [0, 0.5, 1]}}})
+    assert json.loads(fill.judge(form, right, "")) == {"grade": grade}
 
 
 @pytest.mark.parametrize(
