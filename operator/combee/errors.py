@@ -12,6 +12,7 @@ CombeeError
 │   └── StoreError          the artifact store refuses (read-only, full, locked by another run)
 ├── EndpointError           a model endpoint said no for good (wrong key, unknown model, a 400)
 │   ├── ContextLengthError  the request is longer than the model's context
+│   ├── VerdictError        an evaluator answers, but with no verdict
 │   └── UnreachableError    nobody answers at the address (a pod tries again, a laptop's user mends it)
 ├── RolloutError            a task in a container misbehaved on one example; ``code`` says how
 ├── TransientError          worth another try later (429, 5xx, reset, deadline)
@@ -114,6 +115,12 @@ class ContextLengthError(EndpointError):
     """The request exceeds the model's context length."""
 
     code = "ContextLength"
+
+
+class VerdictError(EndpointError):
+    """An evaluator or a referee answered, and its answer holds no verdict."""
+
+    code = "NoVerdict"
 
 
 class UnreachableError(EndpointError):

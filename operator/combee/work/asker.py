@@ -28,6 +28,7 @@ from combee.errors import (
     EndpointError,
     RolloutError,
     TransientError,
+    VerdictError,
 )
 from combee.methods.protocol import CutError, ParseError
 from combee.methods.replies import repair_prompt, shorter_prompt
@@ -38,7 +39,7 @@ from combee.work.noted import LostCall, Notes, is_note
 
 Parsed = TypeVar("Parsed")
 
-LOSSES = (ContextLengthError, TransientError, ParseError, RolloutError)
+LOSSES = (ContextLengthError, TransientError, VerdictError, ParseError, RolloutError)
 """The errors that may end one example without ending the step. Such an example counts as wrong and stays in
 the denominator; the call is not remembered, so it is made again when it is asked for again."""
 

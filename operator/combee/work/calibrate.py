@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from combee.algo.calibration import Calibration, calibration, sample_sizes
-from combee.errors import CombeeError, EndpointError, ManifestError
+from combee.errors import CombeeError, EndpointError, ManifestError, VerdictError
 from combee.records import Example, Labelled, Shown, Trajectory
 from combee.work.asker import LOSSES, Asker
 from combee.work.context import WorkContext
-from combee.work.evaluator import REFEREE, ROLE, verdict_on
+from combee.work.evaluator import NO_VERDICT, REFEREE, ROLE, verdict_on
 from combee.work.pool import pooled
 from combee.work.rollouts import MAX_LOST_SHARE, rollout
 
@@ -87,15 +87,21 @@ async def _with_labels(
 
 
 def _given(made: Sequence[_Pair | CombeeError], role: str) -> list[_Pair]:
-    """Return the pairs. Raises EndpointError where most are lost: that is the endpoint's fault, and more rows
-    would not mend it."""
+    """Return the pairs. Raises EndpointError where most are lost, VerdictError where no verdict was in what
+    was answered: more rows would not mend either."""
     lost = [one for one in made if isinstance(one, CombeeError)]
     if len(lost) > MAX_LOST_SHARE * len(made):
+        without = [one for one in lost if isinstance(one, VerdictError)]
+        if 2 * len(without) > len(lost):
+            raise VerdictError(
+                f"{len(without)} of {len(made)} answers in the calibration cannot be used: {without[0].what}",
+                where=f"spec.models.{role}",
+                fix=NO_VERDICT,
+            )
         raise EndpointError(
             f"{len(lost)} of {len(made)} verdicts of the calibration came to nothing: {lost[0].what}",
             where=f"spec.models.{role}",
-            fix="See whether the endpoint is healthy and its model answers in JSON, then start it again: "
-            "what was answered is kept",
+            fix="See whether the endpoint is healthy, then start it again: what was answered is kept",
         )
     return [one for one in made if not isinstance(one, CombeeError)]
 

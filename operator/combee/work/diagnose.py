@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from combee.algo.convergence import Headroom, Point, Reading, paired_error, promising, read_curve
-from combee.errors import TransientError
+from combee.errors import TransientError, VerdictError
 from combee.methods.protocol import Rendered
 from combee.methods.verification import Known
 from combee.plan.diagnosis import (
@@ -220,13 +220,13 @@ class _Serial:
 
     async def _map(self, step: Step, plan: IterationPlan, shown: Sequence[Rendered]) -> None:
         """Roll the next example out and reflect. One more that got no answer than may leaves no receipt, so
-        that it is asked again when the run is started again. Raises TransientError for it."""
+        that it is asked again when the run is started again. Raises TransientError or VerdictError for it."""
         may_be_lost = self.lost + 1 <= MAX_LOST_SHARE * max(self.examples, self.shape.every)
         try:
             mapped = await run_map(self.context, step, plan, 0, shown, all_may_be_lost=may_be_lost)
-        except TransientError as error:
-            raise TransientError(
-                f"{self.lost + 1} of {self.examples} examples of serial learning got no answer",
+        except (TransientError, VerdictError) as error:
+            raise type(error)(
+                f"{self.lost + 1} of {self.examples} examples of serial learning came to nothing",
                 where=self.step.name,
                 fix=error.fix,
             ) from None

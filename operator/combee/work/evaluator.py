@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from combee.api.metric import Rubric
-from combee.errors import BugError, TransientError
+from combee.errors import BugError, VerdictError
 from combee.methods.judging import Verdict, criteria_order, judge_prompt, parse_rubric, parse_verdict
 from combee.methods.protocol import ParseError
 from combee.records import Example, Score
@@ -20,6 +20,8 @@ from combee.work.asker import Asker
 from combee.work.context import WorkContext
 
 ROLE, REFEREE = "evaluator", "referee"
+NO_VERDICT = "Use a model that fills in a JSON schema, or raise its sampling.maxTokens"
+"""What to do about a VerdictError."""
 
 
 async def score_of(
@@ -44,7 +46,7 @@ async def verdict_on(
     chain: int,
     role: str = ROLE,
 ) -> Verdict:
-    """Return the verdict of the evaluator or the referee. Raises TransientError for one that cannot be used,
+    """Return the verdict of the evaluator or the referee. Raises VerdictError for a reply that holds none,
     and what asking raises."""
     parts = [("system", context.task.instructions), ("user", context.task.model_input(example))]
     request = {"messages": [{"role": name, "content": text} for name, text in parts if text]}
@@ -60,10 +62,10 @@ async def verdict_on(
             anew=_why_anew(context) if role == ROLE else "",
         )
     except ParseError as error:
-        raise TransientError(
-            f"the {role} gave no verdict that can be used: {error.what}",
+        raise VerdictError(
+            f"the {role} gave no verdict: {error.what}",
             where=f"spec.models.{role}",
-            fix="Use a model that answers in JSON, or give it more sampling.maxTokens",
+            fix=NO_VERDICT,
         ) from error
 
 

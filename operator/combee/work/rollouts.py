@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from combee.algo.clusters import by_cluster
 from combee.algo.tokens import estimate_tokens
-from combee.errors import CombeeError, ContextLengthError, RolloutError, TransientError
+from combee.errors import CombeeError, ContextLengthError, RolloutError, TransientError, VerdictError
 from combee.methods.protocol import CutError, ParseError, RolloutReply
 from combee.methods.verification import Known
 from combee.records import Example, Shown, Trajectory, trajectory_id
@@ -15,7 +15,7 @@ from combee.tasks.container import remedy
 from combee.tasks.traces import trajectories
 from combee.work.asker import LOSSES, Asker
 from combee.work.context import WorkContext
-from combee.work.evaluator import score_of
+from combee.work.evaluator import NO_VERDICT, score_of
 from combee.work.pool import pooled
 
 __all__ = [
@@ -104,12 +104,20 @@ _ADVICE = {
 
 def refuse_a_bad_day(errors: Sequence[str], what: str, where: str) -> None:
     """Raise TransientError when most of ``errors``, the error code of each of the step's ``what`` (or empty),
-    are not the model's own. Its advice is that for the first of them."""
+    are not the model's own, with the advice for the most frequent of them; VerdictError where that is an
+    evaluator's answer without a verdict, which another try would bring again."""
     lost = [code for code in errors if code and code not in _OF_THE_MODEL]
     if len(lost) > MAX_LOST_SHARE * len(errors):
-        fix = remedy(lost[0]) or _ADVICE.get(lost[0], _ADVICE[TransientError.code])
+        code = max(lost, key=lost.count)
+        if code == VerdictError.code:
+            raise VerdictError(
+                f"{lost.count(code)} of {len(errors)} {what} have no score: the evaluator gave no verdict",
+                where=where,
+                fix=NO_VERDICT,
+            )
+        fix = remedy(code) or _ADVICE.get(code, _ADVICE[TransientError.code])
         raise TransientError(
-            f"{len(lost)} of {len(errors)} {what} got no answer ({lost[0]})",
+            f"{len(lost)} of {len(errors)} {what} got no answer ({code})",
             where=where,
             fix=f"{fix}, then start it again: what was answered is kept",
         )

@@ -9,12 +9,12 @@ import pytest
 from combee.api.load import parse_run
 from combee.clients.model.wire import Answered, Completion
 from combee.clients.store.store import Store
-from combee.errors import TransientError
+from combee.errors import TransientError, VerdictError
 from combee.methods.ace import AceMethod
 from combee.records import Example, Shown
 from combee.tasks.registry import task_for
 from combee.work.context import WorkContext
-from combee.work.rollouts import evaluate
+from combee.work.rollouts import evaluate, refuse_a_bad_day
 
 MODEL = {"endpoint": {"url": "http://localhost:1/v1", "model": "m"}}
 RUN = parse_run(
@@ -89,3 +89,15 @@ async def test_a_few_rows_without_an_answer_count_as_wrong(tmp_path: Path) -> No
 async def test_answers_that_cannot_be_read_are_the_models_own(tmp_path: Path) -> None:
     scores = await scores_of(Server(1000, '{"answer": ""}'), tmp_path)
     assert set(scores.values()) == {0.0} and len(scores) == 10
+
+
+def test_an_evaluator_without_verdicts_is_no_bad_day() -> None:
+    errors = ["NoVerdict"] * 5 + ["Transient"] * 2 + [""] * 3
+    with pytest.raises(VerdictError, match="5 of 10 rollouts have no score: the evaluator gave no verdict"):
+        refuse_a_bad_day(errors, "rollouts", "profile")
+    refuse_a_bad_day(["NoVerdict"] * 5 + [""] * 5, "rollouts", "profile")
+
+
+def test_the_advice_is_for_what_happened_most() -> None:
+    with pytest.raises(TransientError, match=r"6 of 10 rollouts got no answer \(Transient\)"):
+        refuse_a_bad_day(["NoVerdict", *["Transient"] * 5, *[""] * 4], "rollouts", "profile")

@@ -227,7 +227,7 @@ async def test_a_resumed_diagnosis_asks_no_example_again_that_was_lost() -> None
 async def test_a_bad_day_fails_it_and_the_next_session_goes_on() -> None:
     runs, _ = await failing(*range(6))
     outcome = await runs.run()
-    assert outcome.name == "Failed" and "of serial learning got no answer" in outcome.reason
+    assert outcome.name == "Failed" and "of serial learning came to nothing" in outcome.reason
     again, _ = await failing()
     again.context = replace(again.context, store=runs.context.store)
     assert (await again.run()).reason.startswith("NotConverging: ")

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.api.parts import Task as TaskSpec
-from combee.errors import DataError, EndpointError, ManifestError, TransientError
+from combee.errors import DataError, EndpointError, ManifestError, TransientError, VerdictError
 from combee.methods.judging import Verdict, criteria_order, judge_prompt, parse_rubric
 from combee.methods.protocol import ParseError, RolloutReply
+from combee.pod.termination import permanent
 from combee.records import Example, Prompt, Shown, Trajectory
 from combee.tasks.dataset import Dataset
 from combee.tasks.registry import task_of
@@ -149,8 +150,21 @@ def test_the_evaluator_sees_the_answer_and_nothing_of_how_it_came_about() -> Non
 
 
 def test_a_verdict_that_cannot_be_used_is_no_wrong_answer() -> None:
-    with pytest.raises(TransientError, match="the evaluator gave no verdict that can be used"):
+    with pytest.raises(VerdictError, match=r"the evaluator gave no verdict: .* no field") as caught:
         scored_with(Asked(lambda *_: ((True,), 1.0)))
+    assert permanent(caught.value), "the same model says the same once more"
+
+
+def test_a_verdicts_form_allows_what_is_read_and_nothing_else() -> None:
+    asker = Asked(lambda *_: ((True,) * 3, 1.0))
+    scored_with(asker)
+    ((_, prompt),) = asker.prompts
+    quality = prompt.schema["properties"]["quality"]["enum"]
+    assert quality[0] == 0 and quality[-1] == 1 and len(quality) == 11
+    order = (0, 1, 2)
+    assert [parse_rubric(replied(order, (False,) * 3, one), order).score * 4 for one in quality] == quality
+    with pytest.raises(ParseError, match="not between 0 and 1"):
+        parse_rubric(replied(order, (True,) * 3, -1.0), order)
 
 
 def labelled(count: int) -> Dataset:
@@ -241,6 +255,18 @@ def test_verdicts_that_most_came_to_nothing_are_the_endpoints_fault(
     ) as caught:
         compared(Asked(says), asked, rows)
     assert caught.value.where == f"spec.models.{role}"
+
+
+@pytest.mark.parametrize("role", ["evaluator", REFEREE])
+def test_a_model_that_gives_no_verdicts_may_not_score(role: str) -> None:
+    def says(asked: str, prompt: Prompt) -> tuple[tuple[bool, ...], float]:
+        return (True,) * 3, -1.0 if number_in(prompt) < 40 else 1.0
+
+    by_referee = role == REFEREE
+    asked = context(Dataset((), "d") if by_referee else labelled(50), referee=by_referee)
+    rows = [answered(n) for n in range(50)] if by_referee else []
+    with pytest.raises(VerdictError, match=rf"40 of 50 answers .* the {role} gave no verdict: .* 0 and 1"):
+        compared(Asked(says), asked, rows)
 
 
 def test_without_labels_and_referee_nothing_is_spent() -> None:

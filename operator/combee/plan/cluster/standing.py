@@ -33,6 +33,7 @@ ERRORS: Mapping[str, Reason] = {
     "HeldOutTooSmall": R.HELD_OUT_TOO_SMALL,
     "HeldOutMoved": R.HELD_OUT_MOVED,
     "EvaluatorNotCalibrated": R.EVALUATOR_NOT_CALIBRATED,
+    "NoVerdict": R.EVALUATOR_NOT_CALIBRATED,
     "Endpoint": R.ENDPOINT_REFUSED,
     "ContextLength": R.ENDPOINT_REFUSED,
     "Store": R.STORE_UNUSABLE,
