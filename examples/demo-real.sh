@@ -34,7 +34,7 @@ REAL=$REAL PYTHON=$PYTHON bash examples/real-model.sh
 
 say "Starting vLLM with SmolLM2-135M-Instruct (a minute or two)"
 port=$("$BIN/python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-BIN=$BIN REAL=$REAL setsid bash examples/serve-real.sh "$port" >"$OUT/vllm.log" 2>&1 &
+BIN=$BIN REAL=$REAL setsid bash examples/serve-real.sh "$port" "$RUN" >"$OUT/vllm.log" 2>&1 &
 server=$!
 trap 'kill -- -$server 2>/dev/null || true; wait $server 2>/dev/null || true' EXIT
 listed="import urllib.request as u; u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:$port/v1/models', timeout=5)"

@@ -34,6 +34,21 @@ def test_it_learns_what_it_learnt(tmp_path: Path) -> None:
     assert _facts_that_are_right(tmp_path) == {"pepper", "olive", "amber"}, "examples/demo.sh says which"
 
 
+def test_the_recorded_replies_end_as_they_ended(tmp_path: Path) -> None:
+    """One real model in every role, scored by a rubric: what its labels say of it, and what it used."""
+    with tarfile.open(RECORDED / "replies" / "memo.tar.gz") as archive:
+        archive.extractall(tmp_path / "store", filter="data")
+    words = ["combee", "run", "-f", EXAMPLES / "replies-real.yaml", "-o", tmp_path, "--recorded"]
+    done = run_program(words, environment())
+    result, ended = result_of(tmp_path), json.loads((RECORDED / "replies" / "ended.json").read_text())
+    # Prompts, schemas or rows have changed where an answer is missing: make demo-real TASK=replies RECORD=1.
+    assert (result["outcome"], result["reason"]) == (ended["outcome"], ended["reason"]), done.stdout
+    assert result["rollouts"] == ended["rollouts"]
+    calls = {role: one["calls"] for role, one in result["usage"].items()}
+    assert calls == {role: one["calls"] for role, one in ended["usage"].items()}
+    assert all(one["hits"] == one["calls"] for one in result["usage"].values()), "nobody is asked"
+
+
 def _facts_that_are_right(folder: Path) -> set[str]:
     """Return the targets of the questions of gate that the learned playbook answers right."""
     lines = (EXAMPLES / "office" / "heldout.jsonl").read_text().splitlines()
