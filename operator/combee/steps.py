@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 Data = Literal["train", "heldOut", "test", "initialPlaybook"]
-Role = Literal["task", "proposer", "evaluator", "referee", "embedder"]
+Role = Literal["task", "proposer", "evaluator", "proxy", "referee", "embedder"]
 Phase = Literal["", "Profiling", "Learning", "Evaluating", "Publishing"]
 
 
@@ -72,14 +72,15 @@ class StepKind:
         return "task" in self.roles
 
 
-# Sees that the embedder embeds, and whether the evaluator is calibrated, before anything is learned.
+# Sees that the embedder embeds, whether the evaluator is calibrated and whether its proxy scores, before
+# anything is learned.
 PROFILE = StepKind(
     "profile",
     "Profiling",
     opens=True,
     part="profile",
     data=("train", "heldOut", "test", "initialPlaybook"),
-    roles=("task", "evaluator", "referee", "embedder"),
+    roles=("task", "evaluator", "proxy", "referee", "embedder"),
     result=Result(("artifact",), ("train", "select", "gate"), ("select",), not_zero=("train",)),
 )
 # Learns serially from a sample before anything is learned in parallel: train teaches, select scores.
@@ -88,7 +89,7 @@ DIAGNOSE = StepKind(
     "Profiling",
     part="diagnosis",
     data=("train", "heldOut"),
-    roles=("task", "proposer", "evaluator"),
+    roles=("task", "proposer", "evaluator", "proxy"),
     result=Result(
         ("verdict", "diagnosis"),
         ("at", "scored", "headroomRows", "headroomWrong", "headroomTried", "headroomOwn", "headroomOther"),
@@ -96,7 +97,9 @@ DIAGNOSE = StepKind(
     ),
 )
 # Learns from train, and so must not be able to look at what it will be judged by.
-MAP = StepKind("map", "Learning", data=("train",), roles=("task", "proposer", "evaluator"), sharded=True)
+MAP = StepKind(
+    "map", "Learning", data=("train",), roles=("task", "proposer", "evaluator", "proxy"), sharded=True
+)
 # Aggregates what the map left, and sees no rows.
 REDUCE = StepKind("reduce", "Learning", roles=("proposer", "embedder"), waits_for=("map",))
 # Replays entries on train rows, then scores the artifact on heldOut.
@@ -105,7 +108,7 @@ FINISH = StepKind(
     "Learning",
     sums_up=True,
     data=("train", "heldOut"),
-    roles=("task", "evaluator"),
+    roles=("task", "evaluator", "proxy"),
     waits_for=("map", "reduce"),
     result=Result(("artifact",)),
 )

@@ -27,6 +27,8 @@ MOST_TIED = 0.9
 Verdict = Literal["Calibrated", "NotCalibrated", "Inconclusive"]
 
 
+EVALUATOR, PROXY = "calibration", "proxy"
+"""What is compared: the evaluator with a second opinion, or its proxy with the evaluator."""
 _GROW = "give more rows: labelled ones, or of train where a referee scores"
 
 
@@ -50,40 +52,48 @@ class Calibration:
             return "NotCalibrated"
         return "Calibrated" if self.low >= THRESHOLD else "Inconclusive"
 
-    @property
-    def figures(self) -> dict[str, float]:
-        """The numbers by name, for a step's summary; ``read_figures`` reads them."""
-        return dict(zip(_FIGURES, (self.rho, self.low, self.high, float(self.pairs)), strict=True))
+    def figures(self, of: str = EVALUATOR) -> dict[str, float]:
+        """Return the numbers by name, for a step's summary; ``read_figures`` reads them. ``of``: what was
+        compared."""
+        return dict(zip(_names(of), (self.rho, self.low, self.high, float(self.pairs)), strict=True))
 
     def __str__(self) -> str:
+        return self.words()
+
+    def words(self, grow: str = _GROW) -> str:
+        """Return it in a sentence. ``grow``: what to do where it shows nothing."""
         interval = f"[{self.low:.2f}, {self.high:.2f}]"
         figures = f"Spearman's rho is {self.rho:.2f} {interval} on {self.pairs:,} answers"
         if self.pairs < LEAST_PAIRS:
-            return f"{self.pairs} answers were compared, and {LEAST_PAIRS} are asked for: {_GROW}"
+            return f"{self.pairs} answers were compared, and {LEAST_PAIRS} are asked for: {grow}"
         if self.verdict == "NotCalibrated":
             return f"{figures}, and all of its interval lies below {THRESHOLD:g}"
         if self.verdict == "Calibrated":
             return f"{figures}, and all of its interval reaches {THRESHOLD:g}"
         if (self.low, self.high) == _ANYTHING:
             ties = "one side's scores are nearly all equal, so that ranks tell nothing"
-            return f"On {self.pairs:,} answers {ties}: {_GROW}"
-        return f"{figures}, and its interval holds {THRESHOLD:g}: {_GROW}"
+            return f"On {self.pairs:,} answers {ties}: {grow}"
+        return f"{figures}, and its interval holds {THRESHOLD:g}: {grow}"
 
 
-_FIGURES = ("calibrationRho", "calibrationLow", "calibrationHigh", "calibrationPairs")
+def _names(of: str) -> tuple[str, ...]:
+    return tuple(f"{of}{name}" for name in ("Rho", "Low", "High", "Pairs"))
+
+
 _ANYTHING = (-1.0, 1.0)
 
 
-def read_figures(scores: Mapping[str, float]) -> Calibration | None:
+def read_figures(scores: Mapping[str, float], of: str = EVALUATOR) -> Calibration | None:
     """Return the calibration in a summary's scores; None where there is none.
 
     >>> found = Calibration(0.8, 0.7, 0.9, 60)
-    >>> read_figures(found.figures) == found, read_figures({"select": 0.5})
+    >>> read_figures(found.figures()) == found, read_figures(found.figures(), PROXY)
     (True, None)
     """
-    if not all(name in scores for name in _FIGURES):
+    names = _names(of)
+    if not all(name in scores for name in names):
         return None
-    rho, low, high, pairs = (scores[name] for name in _FIGURES)
+    rho, low, high, pairs = (scores[name] for name in names)
     return Calibration(rho, low, high, int(pairs))
 
 

@@ -14,6 +14,9 @@ def goes_with(model: type[Model], field: str, on: str, word: str, mirrors: str) 
     return Rule(model, f"self.{on} == '{word}' || !has(self.{field})", message, mirrors, f".{field}")
 
 
+_CEILING = "has(self.models.evaluator) && has(self.models.evaluator.ceiling)"
+
+
 def _another(role: str, other: str, why: str, unless: str = "") -> Rule:
     """Refuse a role of a rubric the model of another one, where both name an engine or both an address."""
     one, two = f"self.models.{role}", f"self.models.{other}"
@@ -87,5 +90,31 @@ METRIC_RULES: tuple[Rule, ...] = (
         "referee",
         "evaluator",
         "which would agree with itself: name another model, or remove referee and give rows with labels",
+    ),
+    _another(
+        "proxy",
+        "evaluator",
+        "which would save nothing: name a smaller model, or remove proxy and ceiling",
+    ),
+    _another(
+        "proxy",
+        "proposer",
+        "which would score what came of its own lessons: name another model, or remove proxy and ceiling",
+    ),
+    Rule(
+        RunSpec,
+        f"!({_CEILING}) || has(self.models.proxy)",
+        "models.evaluator.ceiling without models.proxy: add models.proxy, the model that scores where a "
+        "verdict takes more, or remove ceiling",
+        "run.RunSpec._evaluator_is_another",
+        ".models",
+    ),
+    Rule(
+        RunSpec,
+        f"!has(self.models.proxy) || ({_CEILING})",
+        "models.proxy without models.evaluator.ceiling: say from what cost on it scores, ceiling: {tokens: "
+        "...} or {money: ...}, or remove proxy",
+        "run.RunSpec._evaluator_is_another",
+        ".models.proxy",
     ),
 )

@@ -14,6 +14,7 @@ from combee.api.engines import Engine, ServiceRef, Vllm
 from combee.api.fields import fields_of
 from combee.api.gateway import Gateway, GatewayKeys
 from combee.api.methods import OPTIONS, Method
+from combee.api.metric import Ceiling
 from combee.api.parts import DataSource, InitialPlaybook, PodTemplateMeta, RoleModel, Task
 from combee.api.playbook import HeldOutGate, Learn, PlaybookSpec, RunTemplate
 from combee.api.prometheus import ScoreQuery
@@ -167,6 +168,7 @@ RULES: tuple[Rule, ...] = (
             InitialPlaybook,
             Engine,
             RoleModel,
+            Ceiling,
             Store,
             GatewayKeys,
             Canary,
@@ -280,6 +282,7 @@ RULES: tuple[Rule, ...] = (
     _engine_ref("proposer", optional=False),
     _engine_ref("evaluator", optional=True),
     _engine_ref("referee", optional=True),
+    _engine_ref("proxy", optional=True),
     _engine_ref("embedder", optional=True),
     *(_embedder(name) for name, traits in STRATEGIES.items() if traits.embeds),
     *(_tries_out(name) for name, options in OPTIONS.items() if options.tries_out),

@@ -31,6 +31,7 @@ class ConditionType(StrEnum):
     PODS_PLACED = "PodsPlaced"
     ENGINES_READY = "EnginesReady"
     EVALUATOR_CALIBRATED = "EvaluatorCalibrated"
+    PROXY_CALIBRATED = "ProxyCalibrated"
     CONVERGING = "Converging"
     BUDGET_EXHAUSTED = "BudgetExhausted"
 
@@ -82,8 +83,12 @@ class Reason(StrEnum):
     """heldOut can never show the gain aimed for."""
     EVALUATOR_NOT_CALIBRATED = "EvaluatorNotCalibrated"
     """the evaluator orders answers otherwise than people or the referee do."""
+    PROXY_NOT_CALIBRATED = "ProxyNotCalibrated"
+    """the evaluator's proxy orders answers otherwise than the evaluator does."""
     CALIBRATED = "Calibrated"
     """it orders them as they do."""
+    WITHIN_CEILING = "WithinCeiling"
+    """a verdict takes no more than its ceiling: the evaluator scores, and its proxy is not asked."""
     INCONCLUSIVE = "Inconclusive"
     """too few answers were compared to tell."""
     SECRET_NOT_ALLOWED = "SecretNotAllowed"  # noqa: S105
@@ -164,6 +169,7 @@ _FAILED = (
     *_UNFIT,
     R.HELD_OUT_TOO_SMALL,
     R.EVALUATOR_NOT_CALIBRATED,
+    R.PROXY_NOT_CALIBRATED,
     R.ENDPOINT_REFUSED,
     R.STORE_UNUSABLE,
     R.TOO_MANY_FAILURES,
@@ -206,6 +212,9 @@ TABLE: dict[tuple[ConditionType, Status], tuple[Reason, ...]] = {
     (T.EVALUATOR_CALIBRATED, "True"): (R.CALIBRATED,),
     (T.EVALUATOR_CALIBRATED, "False"): (R.EVALUATOR_NOT_CALIBRATED,),
     (T.EVALUATOR_CALIBRATED, "Unknown"): (R.INCONCLUSIVE, R.NOT_EVALUATED),
+    (T.PROXY_CALIBRATED, "True"): (R.CALIBRATED,),
+    (T.PROXY_CALIBRATED, "False"): (R.PROXY_NOT_CALIBRATED,),
+    (T.PROXY_CALIBRATED, "Unknown"): (R.INCONCLUSIVE, R.NOT_EVALUATED, R.WITHIN_CEILING),
     (T.CONVERGING, "True"): (R.IMPROVING,),
     (T.CONVERGING, "False"): (R.PLATEAU, R.PROPOSER_REPEATS, R.NOT_CONVERGING),
     (T.CONVERGING, "Unknown"): (R.NOT_EVALUATED, R.INCONCLUSIVE),

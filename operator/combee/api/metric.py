@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from combee.api.common import Float, Model, Words
+from combee.api.common import Float, Int, Model, Words
 
 Metric = Literal["accuracy", "exact", "numeric", "tokenF1", "setF1", "rubric"]
 OWN: Metric = "accuracy"
@@ -26,6 +26,23 @@ class Tolerance(Model):
         default=0.005, ge=0, le=1e12, description="In the target's unit; 0.005 is two decimals."
     )
     relative: Float = Field(default=0.0001, ge=0, le=1, description="As a share of the target.")
+
+
+class Ceiling(Model):
+    """What a verdict of the evaluator may take on average, as profile measures it."""
+
+    exactly_one = ("tokens", "money")
+    tokens: Int | None = Field(
+        default=None, ge=1, le=1_000_000, description="In tokens of its prompt and its reply."
+    )
+    money: Float | None = Field(
+        default=None, gt=0, le=1e9, description="In money, at the price of the evaluator's tokens."
+    )
+
+    @property
+    def most(self) -> float:
+        """The figure that is given."""
+        return float(self.tokens or 0) if self.money is None else self.money
 
 
 class Rubric(Model):

@@ -30,7 +30,7 @@ from combee.api.common import (
     refuse,
 )
 from combee.api.extension import Names
-from combee.api.metric import FRACTIONS, OWN, RIGHT_FROM, RUBRIC, Metric, Rubric, Tolerance
+from combee.api.metric import FRACTIONS, OWN, RIGHT_FROM, RUBRIC, Ceiling, Metric, Rubric, Tolerance
 from combee.api.sampling import Sampling
 from combee.api.stakes import Stakes
 from combee.api.tasks import CustomContainer, CustomTask, TracesOptions
@@ -370,6 +370,9 @@ class EvaluatorModel(RoleModel):
         description="Why answers that this evaluator scored before are scored again; once for each reason. "
         "Absent: each is scored once.",
     )
+    ceiling: Ceiling | None = Field(
+        default=None, description="Where a verdict takes more, the proxy scores all but gate and test."
+    )
 
 
 class Models(Model):
@@ -384,6 +387,11 @@ class Models(Model):
         default=None,
         description="Scores some of the same answers before anything is learned, so that the evaluator is "
         "calibrated; not asked where rows carry labels.",
+    )
+    proxy: RoleModel | None = Field(
+        default=None,
+        description="Scores instead of the evaluator in map, replays and select where a verdict takes more "
+        "than evaluator.ceiling; it is compared with the evaluator first.",
     )
     embedder: RoleModel | None = Field(
         default=None, description="Embeds reflections for strategy TopK; other strategies never ask it."

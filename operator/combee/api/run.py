@@ -300,9 +300,9 @@ class RunSpec(Model):
 
     def roles_in_use(self) -> dict[str, RoleModel]:
         """Return the models that this run may ask, by role name: a task model only for rollouts, an embedder
-        only where the strategy needs one, an evaluator and a referee only for a rubric."""
+        only where the strategy needs one, an evaluator, its proxy and a referee only for a rubric."""
         unused = set() if self.rolls_out else {"task"}
-        unused |= set() if self.task.is_evaluated else {"evaluator", "referee"}
+        unused |= set() if self.task.is_evaluated else {"evaluator", "proxy", "referee"}
         unused |= {"embedder"} if not self.aggregation.traits.embeds else set()
         return {role: model for role, model in self.roles().items() if role not in unused}
 

@@ -14,7 +14,7 @@ from combee.api.run import RunSpec
 from combee.clients.model.wire import Endpoint
 from combee.errors import BugError, CombeeError, UserError
 
-ROLES_IN_USE = ("task", "proposer", "evaluator", "referee", "embedder")
+ROLES_IN_USE = ("task", "proposer", "evaluator", "proxy", "referee", "embedder")
 """Roles that a run has a client for, in the order that they are checked in."""
 OBJECTIVE_HEADERS = ("x-llm-d-inference-objective", "x-gateway-inference-objective")
 FAIRNESS_HEADERS = ("x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")

@@ -60,8 +60,16 @@ def parts(result: Result, *, second_engine: bool) -> list[Part]:
     looked = result.test or result.gate
     rollouts = 2 * looked.n if looked else 0
     share = min(1.0, rollouts / result.rollouts) if result.rollouts else 0.0
-    scoring = [use for role, use in result.usage.items() if role in ("task", "evaluator")]
-    per_rollout = sum(one.prompt_tokens + one.completion_tokens for one in scoring) / max(1, result.rollouts)
+    # A task may make many calls of a rollout; an evaluator scores some rollouts only where it has a proxy.
+    made = {
+        "task": result.rollouts,
+        "evaluator": result.usage["evaluator"].calls if "evaluator" in result.usage else 0,
+    }
+    per_rollout = sum(
+        (use.prompt_tokens + use.completion_tokens) / max(1, made[role])
+        for role, use in result.usage.items()
+        if role in made
+    )
     scored = Part(
         f"{'test' if result.test else 'gate'}, fresh answers",
         rollouts,

@@ -30,7 +30,7 @@ DEADLINE_SECONDS = 600
 """A pod whose maker went away ends by itself, and is deleted with the run."""
 _ENDS = {"activeDeadlineSeconds": DEADLINE_SECONDS}
 ACCOUNT = "default"
-ROLES = ("task", "proposer", "evaluator", "referee", "embedder")
+ROLES = ("task", "proposer", "evaluator", "proxy", "referee", "embedder")
 
 
 def report_pod(

@@ -149,6 +149,8 @@ def _learn(facts: _Facts, state: RunState) -> Plan:
         if stop is not None:
             return Plan(replace(state, phase="Evaluating", stop=stop))
         return Plan(state, freeze=iteration_plan(facts.spec, state, facts.gpu_seconds))
+    if plan.scored_by != state.scored_by:
+        return _done(state, calibrated.misfit(state, plan))
     steps = iteration_steps(facts, state, plan)
     for position, step in enumerate(steps):
         summary = facts.summary(step)
@@ -254,6 +256,7 @@ def iteration_plan(spec: RunSpec, state: RunState, gpu_seconds: float = 0.0) -> 
         trial=batch.trial,
         variants=variants,
         diversity=diversity_of(spec, state),
+        scored_by=state.scored_by,
     )
 
 

@@ -11,7 +11,7 @@ from combee.algo.stats import detectable_gain
 from combee.api.baseline import CurvePoint
 from combee.api.run import RunSpec
 from combee.plan.frozen import frozen
-from combee.plan.types import IterationPlan, Outcome, StepSummary
+from combee.plan.types import IterationPlan, Outcome, Scorer, StepSummary
 from combee.strategies import redundancy_of
 
 EVALUATIONS = 10
@@ -81,7 +81,9 @@ def due_of(spec: RunSpec, gate_units: int, train_rows: int, examples: int) -> fl
     return due_by(worth_of(spec, gate_units), examples, train_rows * spec.method.epochs)
 
 
-def serial_plan(spec: RunSpec, number: int, examples: int, token_factor: float) -> IterationPlan:
+def serial_plan(
+    spec: RunSpec, number: int, examples: int, token_factor: float, scored_by: Scorer = "evaluator"
+) -> IterationPlan:
     """Return the plan of serial learning's iteration ``number``, on ``examples`` rows of the run's own order.
     What it learns is scored apart."""
     aggregation = spec.method.stated.aggregation(
@@ -101,6 +103,7 @@ def serial_plan(spec: RunSpec, number: int, examples: int, token_factor: float) 
         shards=1,
         evaluate=False,
         token_factor=token_factor,
+        scored_by=scored_by,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from combee.algo.seeds import digest_of
 from combee.api.engines import Engine
 from combee.api.run import RunSpec
@@ -12,10 +14,10 @@ _SHOWN = 12
 def engine_digest(spec: RunSpec) -> str:
     """Return 12 hex digits over the models by role, the engines' servers with their arguments, and the slots.
 
-    Placement, idle time-outs, what people say of hardware, and everything that is not about speed are left
-    out.
+    Placement, idle time-outs, what people say of hardware, a ceiling, and everything that is not about speed
+    are left out.
     """
-    worded = {"endpoint": {"hardware"}}
+    worded: dict[str, Any] = {"endpoint": {"hardware"}, "ceiling": True}
     roles = {role: model.model_dump(mode="json", exclude=worded) for role, model in spec.roles().items()}
     engines = {
         # Of a service the model is left out: pods know it from the start, the operator once it was seen.

@@ -92,8 +92,8 @@ def pace_of(spec: RunSpec, state: RunState) -> Pace:
     if state.wave_engine not in ("", engine_digest(spec)) or task is None or not task.completion_tokens:
         return Pace()
     # A wave's chain is an answer and, where an evaluator scores, its verdict.
-    links = (task, state.usage.get("evaluator"))
-    tokens = sum(one.completion_tokens / max(one.calls, 1) for one in links if one is not None)
+    written = {role: one.completion_tokens / max(one.calls, 1) for role, one in state.usage.items()}
+    waved, tokens = (written["task"] + written.get(role, 0.0) for role in ("evaluator", state.scored_by))
     # A wave larger than the slots is several of them, one after the other.
     waves = [
         Observation(min(size, slots), seconds * min(1.0, slots / size))
@@ -104,7 +104,7 @@ def pace_of(spec: RunSpec, state: RunState) -> Pace:
         return Pace(tokens)
     line = fit_iteration_time(waves)
     alone, beside = (line.c0, line.c1) if line else (waves[0].seconds, 0.0)
-    return Pace(tokens, alone / tokens, beside / tokens, measured=True)
+    return Pace(tokens, alone / waved, beside / waved, measured=True)
 
 
 def stages(spec: RunSpec, size: int, pace: Pace) -> Iterator[Stage]:

@@ -72,6 +72,8 @@ class Counts:
     evaluations: Range = _NONE
     """answers that an evaluator scores, rollouts and calibration alike."""
     referee_calls: Range = _NONE
+    proxy_calls: Range = _NONE
+    """answers on which a proxy is compared with the evaluator."""
 
 
 def tokens(counts: Counts, writing: Writing) -> int:
@@ -92,6 +94,7 @@ def usage(counts: Counts, writing: Writing) -> dict[str, tuple[float, float]]:
     calls = writing.of(counts.aggregator_calls)
     evaluated_tokens = verdict_prompt(counts.input_tokens, writing.answer)
     evaluations, refereed = writing.of(counts.evaluations), writing.of(counts.referee_calls)
+    compared = writing.of(counts.proxy_calls)
     return {
         "task": (rollouts * prompt, rollouts * writing.answer),
         "proposer": (
@@ -100,6 +103,7 @@ def usage(counts: Counts, writing: Writing) -> dict[str, tuple[float, float]]:
             reflections * writing.reflection + calls * written,
         ),
         "evaluator": (evaluations * evaluated_tokens, evaluations * VERDICT_TOKENS),
+        "proxy": (compared * evaluated_tokens, compared * VERDICT_TOKENS),
         "referee": (refereed * evaluated_tokens, refereed * VERDICT_TOKENS),
         "embedder": (reflections * writing.reflection if counts.embeds else 0.0, 0.0),
     }

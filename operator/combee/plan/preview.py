@@ -376,6 +376,7 @@ def _counts(
         embeds=spec.aggregation.traits.embeds,
         evaluations=rollouts.plus(calibration.evaluations) if spec.task.is_evaluated else _NONE,
         referee_calls=calibration.referee_calls,
+        proxy_calls=Range(0, shape.facts.select_rows) if "proxy" in spec.roles_in_use() else _NONE,
     )
 
 

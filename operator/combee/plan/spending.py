@@ -8,14 +8,16 @@ from combee.algo.budget import Spend, largest_affordable
 from combee.api.run import RunSpec
 from combee.plan.money import money_of
 from combee.plan.state import RunState, limits_of
+from combee.plan.types import Scorer
 
 
 def closing_cost(state: RunState) -> Spend:
     """Estimate what scoring select once more and the closing look at gate and test will cost."""
     if state.facts is None or state.facts.select_rows == 0:
         return Spend()
-    rollouts = state.facts.select_rows + state.facts.look_rollouts
-    return Spend(rollouts=rollouts, tokens=int(rollouts * tokens_a_rollout(state)))
+    select, look = state.facts.select_rows, state.facts.look_rollouts
+    tokens = select * tokens_a_rollout(state, state.scored_by) + look * tokens_a_rollout(state)
+    return Spend(rollouts=select + look, tokens=int(tokens))
 
 
 def least_spend(spec: RunSpec, state: RunState, examples: int) -> Spend:
@@ -24,9 +26,10 @@ def least_spend(spec: RunSpec, state: RunState, examples: int) -> Spend:
     return spent + closing + per_example.times(examples)
 
 
-def tokens_a_rollout(state: RunState) -> float:
-    """Return the tokens of a rollout so far, with its evaluator's verdict where there is one."""
-    used = (state.usage.get(role) for role in ("task", "evaluator"))
+def tokens_a_rollout(state: RunState, scored_by: Scorer = "evaluator") -> float:
+    """Return the tokens of a rollout so far, with a verdict where there is one. Gate and test have the
+    evaluator's."""
+    used = (state.usage.get(role) for role in ("task", scored_by))
     return sum(one.tokens / max(one.calls, 1) for one in used if one is not None)
 
 
@@ -53,7 +56,7 @@ def _first_guess(state: RunState) -> Spend:
     tree and three replays, each about as long as profile's rollouts. Without rollouts nothing is known."""
     if state.facts is not None and not state.facts.held_out_rows:
         return Spend()
-    return Spend(rollouts=4, tokens=int(6 * tokens_a_rollout(state)))
+    return Spend(rollouts=4, tokens=int(6 * tokens_a_rollout(state, state.scored_by)))
 
 
 def kept_for_look(spec: RunSpec, state: RunState, *, gpus: float = 0.0, gpu_seconds: float = 0.0) -> Spend:

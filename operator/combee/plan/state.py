@@ -11,19 +11,21 @@ import math
 from dataclasses import dataclass, field, fields, replace
 
 from combee.algo.budget import Limits, Spend
-from combee.algo.calibration import Calibration, read_figures
+from combee.algo.calibration import PROXY, Calibration, read_figures
 from combee.algo.parallelism import Load
 from combee.algo.stats import can_ever_detect
 from combee.api.run import RunSpec
 from combee.errors import BugError
 from combee.plan.diagnosis import Diagnosis
 from combee.plan.observed import Observed, observed
-from combee.plan.types import EDIT, IterationPlan, Outcome, StepSummary, Usage, add_usage
+from combee.plan.types import EDIT, IterationPlan, Outcome, Scorer, StepSummary, Usage, add_usage
 
 MAX_OBSERVATIONS = 64
 ENOUGH_EXAMPLES = 8
 """Examples without a new proposal from which the proposer is said to repeat itself."""
 SPLITS = ("train", "heldOut", "test")
+VERDICT_COST = "verdictCost"
+"""The name in profile's scores of what a verdict took on average."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +146,23 @@ class RunState:
     """whether serial learning converges; None where that was not asked, or not yet."""
     calibration: Calibration | None = None
     """what the evaluator's calibration found; None where no evaluator scores."""
+    verdict_cost: float | None = None
+    """what a verdict of the evaluator took on average, in the unit of its ceiling; None without one."""
+    proxy: Calibration | None = None
+    """what comparing the proxy with the evaluator found; None where no verdict took more than the ceiling."""
     stop: Outcome | None = None
     """why learning stopped; the gate is looked at afterwards."""
     outcome: Outcome | None = None
+
+    @property
+    def scored_by(self) -> Scorer:
+        """Who scores map, replays and select by a rubric."""
+        return scorer(self.proxy)
+
+    @property
+    def unasked(self) -> frozenset[str]:
+        """The roles that no step to come asks, as profile found: a proxy that is not needed."""
+        return frozenset() if self.facts is None or self.proxy is not None else frozenset({"proxy"})
 
     @property
     def scoring_seconds(self) -> float:
@@ -187,7 +203,15 @@ def after_profile(state: RunState, summary: StepSummary) -> RunState:
         wave_engine=summary.outputs.get("engine", ""),
         token_factor=summary.scores.get("tokenFactor", 1.0),
         calibration=read_figures(summary.scores),
+        verdict_cost=summary.scores.get(VERDICT_COST),
+        proxy=read_figures(summary.scores, PROXY),
     )
+
+
+def scorer(compared: Calibration | None) -> Scorer:
+    """Return who scores map, replays and select. A proxy that was compared does: one that was shown to
+    disagree ended the run."""
+    return "evaluator" if compared is None else "proxy"
 
 
 def after_iteration(state: RunState, plan: IterationPlan, summary: StepSummary) -> RunState:

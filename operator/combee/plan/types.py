@@ -19,15 +19,17 @@ from combee.errors import BugError, UserError
 from combee.records import Diversity
 from combee.strategies import leaves_in_map
 
-PLAN_VERSION = 4
-"""Version 2 added ``trial``, 3 ``variants`` and 4 ``diversity``; a plan is written as the oldest that holds
-it."""
-SEVERAL_TEXTS_VERSION, ONE_TEXT_VERSION = 3, 2
+PLAN_VERSION = 5
+"""Version 2 added ``trial``, 3 ``variants``, 4 ``diversity`` and 5 ``scored_by``; a plan is written as the
+oldest that holds it."""
+DIVERSITY_VERSION, SEVERAL_TEXTS_VERSION, ONE_TEXT_VERSION = 4, 3, 2
 OLDEST_PLAN_VERSION = 1
 """A plan of version 1 says nothing of trials and is read as no trial."""
 SUMMARY_VERSION = 1
 EDIT = "edit."
 """What the names of ``scores`` begin with that are weights of kinds of edits."""
+Scorer = Literal["evaluator", "proxy"]
+"""The role that scores answers by a rubric."""
 _LOST = "lostTokens."
 _GIVE_PLANS = "Give the folder `plans` of an earlier run"
 MAX_SUMMARY_BYTES = 2048
@@ -68,6 +70,8 @@ class IterationPlan:
     """the most texts of the artifact worked with side by side, each on its share of the batch."""
     diversity: Diversity | None = None
     """what keeps its proposals from being all alike; None where the manifest does not ask for it."""
+    scored_by: Scorer = "evaluator"
+    """who scores its map, replays and select by a rubric; without a rubric nobody is asked."""
     version: int = PLAN_VERSION
 
     @property
@@ -83,12 +87,15 @@ class IterationPlan:
     def to_json(self) -> bytes:
         """Return canonical bytes, of the oldest version that can hold the plan: equal plans, equal bytes."""
         body = asdict(self)
-        if self.diversity is None:
-            del body["diversity"]
-            body["version"] = SEVERAL_TEXTS_VERSION
-            if self.variants == 1:
-                del body["variants"]
-                body["version"] = ONE_TEXT_VERSION
+        for name, default, version in (
+            ("scored_by", "evaluator", DIVERSITY_VERSION),
+            ("diversity", None, SEVERAL_TEXTS_VERSION),
+            ("variants", 1, ONE_TEXT_VERSION),
+        ):
+            if body[name] != default:
+                break
+            del body[name]
+            body["version"] = version
         return (json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
     @classmethod

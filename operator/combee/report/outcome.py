@@ -276,6 +276,7 @@ def _step(summary: StepSummary, record: Mapping[str, Any]) -> StepRecord:
         faults=_faults(record),
         start=record.get("start", ""),
         calibration=record.get("calibration", ""),
+        scorer=record.get("scorer", ""),
     )
 
 

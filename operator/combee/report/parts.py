@@ -223,6 +223,8 @@ class StepRecord(Model):
     ``start.md`` in the run's folder of the store shows three of them."""
     calibration: str = ""
     """Of a profile whose answers an evaluator scored: how its scores compare with people's or a referee's."""
+    scorer: str = ""
+    """Of a run whose evaluator has a ceiling: what a verdict takes, and who scores map, replay and select."""
 
 
 class CurvePointRecord(Model):

@@ -42,7 +42,7 @@ from combee.report.parts_cost import SerialPoint as SerialPoint
 from combee.report.parts_cost import Setup as Setup
 
 Outcome = Literal["Learned", "Unsure", "NothingBetter", "BudgetExhausted", "Failed", "Stopped"]
-Role = Literal["task", "proposer", "evaluator", "referee", "embedder"]
+Role = Literal["task", "proposer", "evaluator", "proxy", "referee", "embedder"]
 Verified = Literal["replay", "support", "initial", "no"]
 RefusalKind = Literal["leak", "injection", "replay", "support"]
 

@@ -33,9 +33,8 @@ def rollouts_of(session: Session, graphs: CallGraphs) -> bytes:
     """Return the file's bytes, in the order of the steps; empty for a run whose steps noted no rollouts."""
     seconds = sum(row.seconds for _, parts in graphs for data in parts for row in decode_rows(data))
     per_second = session.gpu_seconds / seconds if session.gpu_seconds and seconds else None
-    models = _models(session)
     lines = [
-        json.dumps(_line(summary, one, models, per_second), ensure_ascii=False) + "\n"
+        json.dumps(_line(summary, one, _models(session, summary), per_second), ensure_ascii=False) + "\n"
         for summary, parts in graphs
         for data in parts
         for one in decode_notes(data).rollouts
@@ -60,15 +59,20 @@ async def _graphs(session: Session, summary: StepSummary) -> Sequence[bytes]:
     return [await session.context.store.aget_blob(digest) for digest in digests if digest]
 
 
-def _models(session: Session) -> dict[str, str | None]:
-    """Return the models by what they are to a rollout. Nobody judges where a task scores by itself."""
-    spec = session.run.spec
+def _models(session: Session, summary: StepSummary) -> dict[str, str | None]:
+    """Return the models by what they are to a step's rollouts. Nobody judges where a task scores by itself;
+    a proxy may in the steps that have its role, but for profile, whose scores it is compared with."""
+    spec, kind = session.run.spec, kind_of(summary.kind)
     roles = spec.roles_in_use()
+    by_proxy = session.state.scored_by == "proxy" and "proxy" in kind.roles and not kind.opens
+    evaluator = spec.models.evaluator if not by_proxy else None
     return {
         "servingModel": spec.model_name("task") if "task" in roles else None,
         "proposerModel": spec.model_name("proposer"),
-        "evaluatorModel": spec.model_name("evaluator") if "evaluator" in roles else None,
-        "scoredAgain": spec.models.evaluator.score_again if spec.models.evaluator is not None else None,
+        "evaluatorModel": spec.model_name("proxy" if by_proxy else "evaluator")
+        if "evaluator" in roles
+        else None,
+        "scoredAgain": evaluator.score_again if evaluator is not None else None,
     }
 
 

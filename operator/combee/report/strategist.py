@@ -276,15 +276,19 @@ def _evaluator(result: Result, title: str) -> Section:
     usage = result.usage.values()
     calls, hits = sum(use.calls for use in usage), sum(use.hits for use in usage)
     again = f"; {result.setup.scored_by}" if "scored again" in result.setup.scored_by else ""
+    compared, scorer = (result.profile.calibration, result.profile.scorer) if result.profile else ("", "")
     return Section(
         title,
         (
             ("proposer model", models.get("proposer", NOT_SHOWN)),
             ("task model, which serves", models.get("task", NOT_SHOWN)),
             ("evaluator model", scored_by),
+            ("calibration", (compared or NOT_SHOWN) if "evaluator" in models else NO_EVALUATOR),
             (
-                "calibration",
-                (words.evaluator(result) or NOT_SHOWN) if "evaluator" in models else NO_EVALUATOR,
+                "proxy evaluation",
+                f"{models['proxy']}: {scorer or NOT_SHOWN}"
+                if "proxy" in models
+                else "none: no ceiling is given",
             ),
             (
                 "cache key",

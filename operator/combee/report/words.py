@@ -180,8 +180,10 @@ def refused(result: Result) -> str:
 
 
 def evaluator(result: Result) -> str:
-    """Return how the evaluator's scores compare with others'; empty where no evaluator scored."""
-    return result.profile.calibration if result.profile else ""
+    """Return how the evaluator's scores compare with others', and who scores where it costs too much; empty
+    where no evaluator scored."""
+    profile = result.profile
+    return "; ".join(filter(None, (profile.calibration, profile.scorer))) if profile else ""
 
 
 def playbook(result: Result) -> str:
@@ -237,7 +239,7 @@ def next_steps(result: Result, *, command: str = "") -> tuple[str, ...]:
     if result.outcome == "Stopped":
         steps.append(f"{_capital(again)} to go on: finished calls are kept and not asked twice.")
     where = "in another folder with a copy of this one's store/memo" if command else "under another name"
-    if result.outcome == "Failed" and result.reason.startswith(calibrated.CODE):
+    if result.outcome == "Failed" and result.reason.startswith((calibrated.CODE, calibrated.PROXY_CODE)):
         steps.append(f"Start {where}: what was answered is not asked again.")
     elif result.outcome == "Failed":
         steps.append(f"Mend what the reason says, then {again}: finished calls are kept.")

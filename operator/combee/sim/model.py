@@ -39,6 +39,8 @@ class Reply:
     role: str
     text: str
     prompt: Prompt
+    thought_tokens: int = 0
+    """what it thought before the text, which nobody is shown."""
 
 
 class Model:
@@ -97,7 +99,7 @@ class Model:
             roles.JUDGE: self._judge,
             roles.AGGREGATE: self._aggregate,
         }.get(role, self._chat)(prompt, form, match)
-        return Reply(role, reply_text, prompt)
+        return Reply(role, reply_text, prompt, int(self.law.judge_thinking) if role == roles.JUDGE else 0)
 
     @staticmethod
     def _shape_role(form: Form | None) -> str | None:

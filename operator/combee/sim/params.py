@@ -82,6 +82,8 @@ class Law:
     """probability that an entry also cites an id that does not exist."""
     judge_flip: float = 0.06
     judge_leniency: float = 0.10
+    judge_thinking: float = 0.0
+    """tokens that a judge thinks before its verdict: counted as written, and not shown."""
 
     def unlimited(self) -> Law:
         """Return the same model, with calls that carry everything they are given."""

@@ -65,10 +65,11 @@ class Server:
         self, body: dict[str, Any], reply: Reply, digest: str, fault: Fault, limit: int | None
     ) -> Response:
         limit_tokens = limit if limit is not None else self.config.max_model_len - reply.prompt.tokens
-        text, finish = wire.shortened(spoil(reply.text, fault.kind), limit_tokens)
+        thought = min(reply.thought_tokens, limit_tokens)
+        text, finish = wire.shortened(spoil(reply.text, fault.kind), limit_tokens - thought)
         count = reply.prompt.tokens
         cached = self.prefixes.cached(reply.prompt.whole, count)
-        out = max(1, prompts.tokens(text))
+        out = thought + max(1, prompts.tokens(text))
         completion = wire.Completion(
             f"chatcmpl-{digest[:24]}", str(body["model"]), text, finish, count, cached, out
         )

@@ -33,7 +33,7 @@ from combee.errors import (
 from combee.methods.protocol import CutError, ParseError
 from combee.methods.replies import repair_prompt, shorter_prompt
 from combee.methods.schemas import sized
-from combee.plan.types import RoleUsage
+from combee.plan.types import RoleUsage, Scorer
 from combee.records import Prompt
 from combee.work.noted import LostCall, Notes, is_note
 
@@ -131,6 +131,8 @@ class Asker:
     """by role; a role without one has the defaults."""
     token_factor: float | None = None
     """tokens that the server counts for each estimated one; None: not known yet."""
+    scored_by: Scorer = "evaluator"
+    """the role that scores answers by a rubric."""
     rows: list[CallRow] = field(default_factory=list)
     stages: list[str] = field(default_factory=list)
     repaired: int = 0

@@ -56,9 +56,9 @@ async def calibrated(
             verdicts += await _with_labels(context, asker, train.labelled[done:size], done)
         else:
             more = await _answers(context, asker, answered, train.examples, shown, done, size)
-            verdicts += await _with_referee(context, asker, more, done)
+            verdicts += await with_another(context, asker, more, REFEREE, STAGE, done)
         done = size
-        pairs = _given(verdicts, ROLE if train.labelled else REFEREE)
+        pairs = pairs_of(verdicts, ROLE if train.labelled else REFEREE)
         compared = calibration([score for score, _ in pairs], [other for _, other in pairs])
         if compared.verdict != "Inconclusive":
             break
@@ -86,7 +86,7 @@ async def _with_labels(
     return await pooled(list(enumerate(labelled, first)), one, width=context.concurrency)
 
 
-def _given(made: Sequence[_Pair | CombeeError], role: str) -> list[_Pair]:
+def pairs_of(made: Sequence[_Pair | CombeeError], role: str) -> list[_Pair]:
     """Return the pairs. Raises EndpointError where most are lost, VerdictError where no verdict was in what
     was answered: more rows would not mend either."""
     lost = [one for one in made if isinstance(one, CombeeError)]
@@ -128,14 +128,17 @@ async def _answers(
     return [*answered[start:end], *await pooled(extra, one, width=context.concurrency)]
 
 
-async def _with_referee(
-    context: WorkContext, asker: Asker, answers: Sequence[Answered], first: int
+async def with_another(
+    context: WorkContext, asker: Asker, answers: Sequence[Answered], role: str, stage: str, first: int = 0
 ) -> list[_Pair | CombeeError]:
+    """Return the scores of answers beside those that another model gives them, in order, or why it gave none;
+    answers that were lost are left out."""
+
     async def one(numbered: tuple[int, Answered]) -> _Pair | CombeeError:
         chain, (example, trajectory) = numbered
         try:
             verdict = await verdict_on(
-                context, asker, example, trajectory.answer, stage=STAGE, chain=chain, role=REFEREE
+                context, asker, example, trajectory.answer, stage=stage, chain=chain, role=role
             )
         except LOSSES as error:
             return error

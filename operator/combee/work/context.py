@@ -18,7 +18,7 @@ from combee.clients.store.store import Store
 from combee.errors import BugError
 from combee.methods.base import Method
 from combee.methods.protocol import Rendered
-from combee.plan.types import IterationPlan, StepSummary
+from combee.plan.types import IterationPlan, Scorer, StepSummary
 from combee.records import Example, Shown
 from combee.tasks.clusters import clusters_of
 from combee.tasks.dataset import Dataset
@@ -114,10 +114,13 @@ class WorkContext:
     cache: dict[str, Any] = field(default_factory=dict)
     """values that are costly to derive and the same for every step of this process."""
 
-    def asker(self, plan: IterationPlan | None = None) -> Asker:
-        """Return an asker with an empty call graph. The plan of an iteration knows how the server counts."""
+    def asker(self, plan: IterationPlan | None = None, *, scored_by: Scorer = "evaluator") -> Asker:
+        """Return an asker with an empty call graph. The plan of an iteration knows how the server counts, and
+        who scores; ``scored_by`` says it where there is none."""
         samplings = {role: model.sampling for role, model in self.spec.roles().items()}
-        return Asker(self.clients, samplings, None if plan is None else plan.token_factor)
+        if plan is None:
+            return Asker(self.clients, samplings, scored_by=scored_by)
+        return Asker(self.clients, samplings, plan.token_factor, plan.scored_by)
 
     def rendered(self, artifact: Any) -> Rendered:
         """Return what a model is shown of an artifact, within the run's token budget."""

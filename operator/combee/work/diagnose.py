@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from combee.algo.calibration import PROXY, read_figures
 from combee.algo.convergence import Headroom, Point, Reading, paired_error, promising, read_curve
 from combee.errors import TransientError, VerdictError
 from combee.methods.protocol import Rendered
@@ -29,6 +30,7 @@ from combee.plan.diagnosis import (
     shape_of,
     worth_of,
 )
+from combee.plan.state import scorer
 from combee.plan.types import IterationPlan, RoleUsage, Step, StepSummary, add_usage
 from combee.records import Example
 from combee.steps import DIAGNOSE, FINISH, ITERATION, MAP, PROFILE, REDUCE
@@ -66,10 +68,11 @@ async def run_diagnose(context: WorkContext, step: Step) -> StepSummary:
     artifact = context.method.from_json(await context.store.aget_blob(step.inputs["artifact"]))
     select, _ = await held_out_split(context)
     shape = shape_of(context.spec, counts["train"], counts["select"], closing_rows)
+    scored_by = scorer(read_figures(profile.scores, PROXY))
     serial = _Serial(
         replace(context, prefix=f"{context.prefix}/{FOLDER}", progress=_Quiet()),
         step,
-        context.asker(),
+        context.asker(scored_by=scored_by),
         shape,
         counts.get("gateClusters") or counts["gate"],
         counts["train"],
@@ -198,7 +201,7 @@ class _Serial:
         leaves its receipts all the same: what it used, and which calls brought no answer."""
         number, work = self.examples, self.context
         self.examples += 1
-        plan = serial_plan(work.spec, number, 1, self.token_factor)
+        plan = serial_plan(work.spec, number, 1, self.token_factor, self.asker.scored_by)
         steps = {
             kind.name: Step(f"{self.step.name}-{number:05d}-{kind.name}", kind.name, number, plan.seed)
             for kind in ITERATION

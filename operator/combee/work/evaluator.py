@@ -19,7 +19,7 @@ from combee.records import Example, Score
 from combee.work.asker import Asker
 from combee.work.context import WorkContext
 
-ROLE, REFEREE = "evaluator", "referee"
+ROLE, PROXY, REFEREE = "evaluator", "proxy", "referee"
 NO_VERDICT = "Use a model that fills in a JSON schema, or raise its sampling.maxTokens"
 """What to do about a VerdictError."""
 
@@ -27,11 +27,13 @@ NO_VERDICT = "Use a model that fills in a JSON schema, or raise its sampling.max
 async def score_of(
     context: WorkContext, asker: Asker, example: Example, answer: str, *, stage: str, chain: int
 ) -> Score:
-    """Return the score of an answer, as the task has parsed it. Raises LOSSES where the evaluator gave
-    none: that is nobody's wrong answer."""
+    """Return the score of an answer, as the task has parsed it. Raises LOSSES where the model that scores
+    gave none: that is nobody's wrong answer."""
     if not context.spec.task.is_evaluated:
         return context.task.score(answer, example)
-    verdict = await verdict_on(context, asker, example, answer, stage=stage, chain=chain)
+    verdict = await verdict_on(
+        context, asker, example, answer, stage=stage, chain=chain, role=asker.scored_by
+    )
     correct = verdict.score >= context.spec.task.right_score
     return Score(verdict.score, correct, verdict.feedback(_rubric(context).criteria))
 
@@ -46,8 +48,8 @@ async def verdict_on(
     chain: int,
     role: str = ROLE,
 ) -> Verdict:
-    """Return the verdict of the evaluator or the referee. Raises VerdictError for a reply that holds none,
-    and what asking raises."""
+    """Return the verdict of the evaluator, its proxy or the referee. Raises VerdictError for a reply that
+    holds none, and what asking raises."""
     parts = [("system", context.task.instructions), ("user", context.task.model_input(example))]
     request = {"messages": [{"role": name, "content": text} for name, text in parts if text]}
     try:

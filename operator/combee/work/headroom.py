@@ -27,7 +27,7 @@ async def headroom_of(
 ) -> Headroom:
     """Answer some train rows with ``artifact``, and those that went wrong twice more: what can lessons do?"""
     start = context.rendered(artifact).shown
-    plan = serial_plan(context.spec, 0, TRIED_ROWS, token_factor)
+    plan = serial_plan(context.spec, 0, TRIED_ROWS, token_factor, asker.scored_by)
     examples = await members(context, plan)
     context.progress.begin("headroom", len(examples))
 

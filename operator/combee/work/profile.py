@@ -22,6 +22,7 @@ from combee.work.aggregation.topk import probe
 from combee.work.asker import Asker
 from combee.work.calibrate import calibrated, check_opinion
 from combee.work.callgraph import modelled_seconds
+from combee.work.ceiling import Bounded, under_ceiling
 from combee.work.context import WorkContext, held_out_split, put_json, write_receipt
 from combee.work.happened import happened
 from combee.work.passages import repeated
@@ -55,15 +56,15 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
     pairs = list(zip(select, answered, strict=True))
     scored_seconds = round(context.clock() - started, 6)
     why = await _note_start(context, pairs, asker, rendered.shown)
-    opinion = await calibrated(context, asker, pairs, rendered.shown)
-    scores = {trajectory.example_id: trajectory.score for trajectory in answered}
+    opinion, bounded = await _opinions(context, asker, pairs, rendered.shown)
+    scores = bounded.scores or {example.id: made.score for example, made in pairs}
     summary = StepSummary(
         step=step.name,
         kind=step.kind,
         outputs={
             "artifact": await context.store.aput_blob(artifact.to_json()),
             "calls": await context.store.aput_blob(asker.encode()),
-            "record": await put_json(context, _record(context, asker, why, opinion)),
+            "record": await put_json(context, _record(context, asker, why, opinion, bounded)),
             "scores": await put_json(context, scores),
             **{name: split.digest for name, split in splits.items()},
             "engine": engine_digest(context.spec),
@@ -80,7 +81,7 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
         scores={
             "select": mean(by_cluster(scores, {one.id: one.cluster for one in select if one.cluster})),
             "tokenFactor": _token_factor(context, select, rendered.text, asker),
-            **(opinion.figures if opinion else {}),
+            **((opinion.figures() if opinion else {}) | bounded.figures),
         },
         usage=asker.usage(),
         seconds={
@@ -109,11 +110,21 @@ async def _start_of(context: WorkContext) -> Any:
     return artifact
 
 
-def _record(context: WorkContext, asker: Asker, start: str, opinion: Calibration | None) -> dict[str, Any]:
+async def _opinions(
+    context: WorkContext, asker: Asker, answered: list[tuple[Example, Trajectory]], shown: Shown
+) -> tuple[Calibration | None, Bounded]:
+    """Return what is thought of the evaluator, and whether its proxy scores."""
+    opinion = await calibrated(context, asker, answered, shown)
+    return opinion, await under_ceiling(context, asker, answered, opinion)
+
+
+def _record(
+    context: WorkContext, asker: Asker, start: str, opinion: Calibration | None, bounded: Bounded
+) -> dict[str, Any]:
     """Return what the report shows of profile."""
     compared = str(opinion) if opinion else ""
     met = happened({PROFILE.name: asker.rows}, context.slots)
-    return {**met, **asker.counts(), "start": start, "calibration": compared}
+    return {**met, **asker.counts(), "start": start, "calibration": compared, "scorer": bounded.words}
 
 
 async def _splits(context: WorkContext) -> dict[str, Dataset]:

@@ -112,7 +112,7 @@ def test_the_policy_asks_for_every_secret_that_a_manifest_can_name(
     schema = _spec(plural)
     references = {path for path in _paths(schema) if path.endswith("ecretRef") and path.startswith(below)}
     references -= {path for path in references if path.startswith("delivery.gateway.")}
-    assert len(references) == 9
+    assert len(references) == 10
     policy = _policy(name)
     variables = {one["name"]: one["expression"] for one in policy["spec"]["variables"]}
     assert {

@@ -132,7 +132,7 @@ def test_a_whole_plan() -> None:
         token_factor=1.0,
         trial=False,
         variants=1,
-        version=4,
+        version=PLAN_VERSION,
     )
 
 

@@ -135,7 +135,7 @@ def test_a_refuted_evaluator_ends_the_run_and_what_profile_used_stays_in_the_sta
     referee: dict[str, RoleUsage], whose: str
 ) -> None:
     usage = {**ASKED, **referee}
-    profiled = summary("profile", scores={"select": 0.5, **REFUTED.figures}, usage=usage)
+    profiled = summary("profile", scores={"select": 0.5, **REFUTED.figures()}, usage=usage)
     got = decide(
         spec=spec_of(**JUDGED),
         who=Identity("formula", "3fa9c1d2"),
@@ -149,7 +149,7 @@ def test_a_refuted_evaluator_ends_the_run_and_what_profile_used_stays_in_the_sta
 
 
 def test_on_a_cluster_too_and_its_conditions_say_why() -> None:
-    profiled = summary("profile", scores={"select": 0.5, **REFUTED.figures}, usage=ASKED)
+    profiled = summary("profile", scores={"select": 0.5, **REFUTED.figures()}, usage=ASKED)
     run = run_of(**JUDGED)
     facts = seen(done("profile", summary=profiled), engines=UP)
     got = decide_cluster(run, memory(engines_since=HELD), facts)

@@ -95,6 +95,7 @@ class Asked:
 
     def __init__(self, verdict: Callable[[str, Prompt], tuple[tuple[bool, ...], float]]) -> None:
         self.verdict = verdict
+        self.scored_by = "evaluator"
         self.prompts: list[tuple[str, Prompt]] = []
 
     async def ask(self, role: str, prompt: Prompt, parse: Callable[[str], Any], **_: Any) -> Any:

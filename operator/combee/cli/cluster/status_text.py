@@ -36,6 +36,7 @@ _GOOD = {
     T.STALLED: "False",
     T.BUDGET_EXHAUSTED: "False",
     T.EVALUATOR_CALIBRATED: "True",
+    T.PROXY_CALIBRATED: "True",
 }
 """condition -> the status that needs no word. The phase says the others, or they are no trouble."""
 

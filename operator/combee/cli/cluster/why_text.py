@@ -30,6 +30,7 @@ TO_DO: Mapping[Reason, str] = {
     R.HELD_OUT_MOVED: "Put the data back as it was, or start a new run under another name.",
     R.HELD_OUT_TOO_SMALL: "Add rows to heldOut.",
     R.EVALUATOR_NOT_CALIBRATED: "Use another evaluator or clearer criteria, and start a new run.",
+    R.PROXY_NOT_CALIBRATED: "Use another proxy or a higher ceiling, and start a new run.",
     R.INCONCLUSIVE: "Label more rows, or give more of them: see docs/evaluator.md.",
     R.SECRET_NOT_ALLOWED: "Ask an administrator for the chart's admission policy, or name no Secret.",
     R.PODS_NOT_ALLOWED: "Ask an administrator to allow it, or leave the template out.",

@@ -192,7 +192,7 @@ def _fold(run: Run, memory: Memory, seen: Seen, summaries: Mapping[str, StepSumm
             memory = replace(memory, stopped=clocks)
         if plan.outcome is not None:
             failed = next((s.error for s in summaries.values() if s.error), "")
-            failed = failed or (calibrated.CODE if calibrated.is_refuted(plan.state) else "")
+            failed = failed or calibrated.code_of(plan.state)
             state = replace(plan.state, phase="Publishing")
             return replace(_with_gate(memory, summaries), run=state, error=failed), plan
         memory = _noted(run, memory, plan.state, summaries, seen)

@@ -66,7 +66,8 @@ def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid:
     ``idleTimeoutSeconds``: work that waits for a node, a quota or a queue holds no GPU for ever. ``uid``:
     the run's, which ``halfway`` needs.
     """
-    own = own_engines_in_use(spec, next_kind(memory.run))
+    ahead = next_kind(memory.run), memory.run.unasked
+    own = own_engines_in_use(spec, *ahead)
     half = halfway(uid, own, memory, seen)
     memory = half.memory
     live = [job for job in seen.jobs.values() if job.live and kind_of(job.kind).asks_models]
@@ -76,7 +77,7 @@ def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid:
     idle_since = (memory.idle_since or seen.now) if stuck else 0.0
     wishes: dict[str, EngineWish] = {}
     wake = [] if half.wake_after_seconds is None else [half.wake_after_seconds]
-    waiting = waits_for(seen, engines_in_use(spec, next_kind(memory.run)))
+    waiting = waits_for(seen, engines_in_use(spec, *ahead))
     if waiting:
         wake.append(SERVICE_SECONDS)
     for engine in spec.engines:
@@ -153,18 +154,20 @@ def next_kind(state: RunState) -> StepKind:
     return {"Learning": ITERATION[0], "Evaluating": EVALUATE}.get(state.phase, PUBLISH)
 
 
-def engines_in_use(spec: RunSpec, kind: StepKind = PROFILE) -> tuple[str, ...]:
+def engines_in_use(spec: RunSpec, kind: StepKind = PROFILE, unasked: Collection[str] = ()) -> tuple[str, ...]:
     """Return the names of the engines that a role in use refers to, sorted; only those that a step of this
-    kind, or a later one, asks."""
-    ahead = roles_ahead(kind)
+    kind, or a later one, asks. ``unasked``: roles that the run turned out not to need."""
+    ahead = roles_ahead(kind).difference(unasked)
     refs = (model.engine_ref for role, model in spec.roles_in_use().items() if role in ahead)
     return tuple(sorted({ref.name for ref in refs if ref is not None}))
 
 
-def own_engines_in_use(spec: RunSpec, kind: StepKind = PROFILE) -> tuple[str, ...]:
+def own_engines_in_use(
+    spec: RunSpec, kind: StepKind = PROFILE, unasked: Collection[str] = ()
+) -> tuple[str, ...]:
     """Return those of them that the run brings up itself."""
     own = {engine.name for engine in spec.engines if engine.vllm is not None}
-    return tuple(name for name in engines_in_use(spec, kind) if name in own)
+    return tuple(name for name in engines_in_use(spec, kind, unasked) if name in own)
 
 
 def shared_engines(spec: RunSpec) -> tuple[str, ...]:

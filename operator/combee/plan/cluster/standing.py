@@ -11,6 +11,7 @@ from combee.api.conditions import Condition, ConditionType, Reason
 from combee.api.discipline import lacking, waivers
 from combee.api.run import RunSpec
 from combee.api.status import Phase
+from combee.plan.calibrated import who_scores
 from combee.plan.cluster.decide import ClusterPlan
 from combee.plan.cluster.engines import engines_in_use, next_kind, own_engines_in_use, waits_for
 from combee.plan.cluster.jobs import not_admitted
@@ -34,6 +35,7 @@ ERRORS: Mapping[str, Reason] = {
     "HeldOutMoved": R.HELD_OUT_MOVED,
     "EvaluatorNotCalibrated": R.EVALUATOR_NOT_CALIBRATED,
     "NoVerdict": R.EVALUATOR_NOT_CALIBRATED,
+    "ProxyNotCalibrated": R.PROXY_NOT_CALIBRATED,
     "Endpoint": R.ENDPOINT_REFUSED,
     "ContextLength": R.ENDPOINT_REFUSED,
     "Store": R.STORE_UNUSABLE,
@@ -144,6 +146,8 @@ def conditions(spec: RunSpec, memory: Memory, plan: ClusterPlan, seen: Seen, end
     yield condition(T.ENGINES_READY, *_engines(spec, memory, seen, suspended or held or over))
     if spec.task.is_evaluated:
         yield condition(T.EVALUATOR_CALIBRATED, *calibrated(memory, end))
+        if spec.models.proxy is not None:
+            yield condition(T.PROXY_CALIBRATED, *proxied(spec, memory, end))
     yield condition(T.CONVERGING, *_converging(spec, memory))
     yield condition(T.BUDGET_EXHAUSTED, *_budget(memory))
 
@@ -192,10 +196,10 @@ def _engines(spec: RunSpec, memory: Memory, seen: Seen, down: bool) -> Stand:
         return "True", R.NO_ENGINES, "the run has none of its own"
     if down:
         return "False", R.SCALED_DOWN, "they are taken down"
-    kind = next_kind(memory.run)
-    if lacking := waits_for(seen, engines_in_use(spec, kind)):
+    ahead = next_kind(memory.run), memory.run.unasked
+    if lacking := waits_for(seen, engines_in_use(spec, *ahead)):
         return "False", R.NOT_READY, lacking
-    own = own_engines_in_use(spec, kind)
+    own = own_engines_in_use(spec, *ahead)
     absent = [name for name in own if name not in seen.engines]
     for name in absent:
         if (fetch := seen.fetching.get(name)) is not None:
@@ -234,6 +238,21 @@ def calibrated(memory: Memory, end: End) -> Stand:
     if calibration.verdict == "Calibrated":
         return "True", R.CALIBRATED, str(calibration)
     return "Unknown", R.INCONCLUSIVE, str(calibration)
+
+
+def proxied(spec: RunSpec, memory: Memory, end: End) -> Stand:
+    """Return what is known of the evaluator's proxy of a run that has one."""
+    state = memory.run
+    says = who_scores(spec, state.verdict_cost, state.proxy)
+    if end.reason is R.PROXY_NOT_CALIBRATED:
+        return "False", R.PROXY_NOT_CALIBRATED, end.message
+    if not says:
+        return "Unknown", R.NOT_EVALUATED, "what a verdict takes is not known yet"
+    if state.proxy is None:
+        return "Unknown", R.WITHIN_CEILING, says
+    if state.proxy.verdict == "Calibrated":
+        return "True", R.CALIBRATED, says
+    return "Unknown", R.INCONCLUSIVE, says
 
 
 def _converging(spec: RunSpec, memory: Memory) -> Stand:
