@@ -1,5 +1,6 @@
-"""Replies that another model scores, after a third has agreed with it: learned on a real cluster, each model
-in a pod of its own, and a laptop with the same plans learns the very same."""
+"""Replies that another model scores, after a third has agreed with it, and a fourth in its stead where its
+verdicts take too much: learned on a real cluster, each model in a pod of its own, and a laptop with the same
+plans learns the very same."""
 
 from __future__ import annotations
 
@@ -21,8 +22,15 @@ from warm import run_program
 
 pytestmark = pytest.mark.timeout(900, func_only=True)
 DATA = REPOSITORY / "examples" / "data" / "replies"
-ENGINES = {"main": "openai/gpt-oss-120b", "scores": "Qwen/Qwen3-8B", "compared": "mistralai/Ministral-8B"}
-MODEL_ROLES = ("task", "proposer", "evaluator", "referee")
+SURE = ("--judge-flip=0.02",)
+ENGINES: dict[str, tuple[str, ...]] = {
+    "main": ("openai/gpt-oss-120b",),
+    "scores": ("Qwen/Qwen3-8B", "--judge-thinking=600", *SURE),
+    "small": ("HuggingFaceTB/SmolLM2-360M", *SURE),
+    "compared": ("mistralai/Ministral-8B",),
+}
+"""The models, and how each is simulated."""
+MODEL_ROLES = ("task", "proposer", "evaluator", "proxy", "referee")
 
 
 def rows(split: str) -> str:
@@ -40,10 +48,19 @@ def replies() -> list[dict[str, Any]]:
     spec, (engine,) = run["spec"], run["spec"]["engines"]
     spec["task"] = example["task"] | {"data": spec["task"]["data"]}
     spec["engines"] = [
-        {**engine, "name": name, "vllm": {**engine["vllm"], "model": model, "args": ["--time-scale=0"]}}
-        for name, model in ENGINES.items()
+        {
+            **engine,
+            "name": name,
+            "vllm": {**engine["vllm"], "model": model, "args": ["--time-scale=0", *flags]},
+        }
+        for name, (model, *flags) in ENGINES.items()
     ]
-    spec["models"] = example["models"] | {"referee": {"engineRef": {"name": "compared"}}}
+    further = {"proxy": "small", "referee": "compared"}
+    spec["models"] = example["models"] | {
+        role: {"engineRef": {"name": name}} for role, name in further.items()
+    }
+    thinks = {"ceiling": {"tokens": 800}, "sampling": {"reasoningTokens": 1000}}
+    spec["models"]["evaluator"] |= thinks
     spec["batching"] = {"mode": "Fixed", "size": 48, "reason": "sizes that no clock has a say in"}
     spec["stopping"] = example["stopping"]
     for one in others:
@@ -61,17 +78,21 @@ def test_a_run_learns_by_what_an_evaluator_says_that_a_referee_agrees_with(
         status = runs.ended()
     print(yaml.safe_dump(status))
     assert status["phase"] == "Learned", status["message"]
-    calibrated = next(one for one in status["conditions"] if one["type"] == "EvaluatorCalibrated")
+    conditions = {one["type"]: one for one in status["conditions"]}
+    calibrated, proxied = conditions["EvaluatorCalibrated"], conditions["ProxyCalibrated"]
     assert "Spearman's rho is 0." in calibrated["message"]
+    assert (proxied["status"], proxied["reason"]) == ("True", "Calibrated")
+    assert "over the ceiling of 800 tokens: the proxy scores" in proxied["message"]
     calls = {role: usage["calls"] for role, usage in status["usage"].items() if "calls" in usage}
     assert set(calls) == set(MODEL_ROLES) and calls["referee"] >= 50
     runs.plans(tmp_path / "plans")
-    assert locally(tmp_path)["profile"]["calibration"] == calibrated["message"]
+    profile = locally(tmp_path)["profile"]
+    assert (profile["calibration"], profile["scorer"]) == (calibrated["message"], proxied["message"])
     assert blob(tmp_path, runs.playbook()).exists()
 
 
 def locally(folder: Path) -> dict[str, Any]:
-    """Learn on this machine from the plans of the run, with the same three models; returns the result."""
+    """Learn on this machine from the plans of the run, with the same models; returns the result."""
     run = replies()[-1]
     key = folder / "key.json"
     data = [word for name in ("train", "heldout") for word in ("--data", str(DATA / f"{name}.jsonl"))]
@@ -82,8 +103,8 @@ def locally(folder: Path) -> dict[str, Any]:
         (folder / f"{name}.jsonl").write_text(rows(name))
         flags += ["--data", f"{split}={folder / name}.jsonl"]
     sims = Sims(folder)
-    for name, model in ENGINES.items():
-        sim = sims.start("--key", str(key), "--time-scale", "0", "--served-model-name", model)
+    for name, (model, *how) in ENGINES.items():
+        sim = sims.start("--key", str(key), "--time-scale", "0", "--served-model-name", model, *how)
         flags += ["--engine", f"{name}={sim.url}"]
     try:
         combee_run(run, folder, flags)
