@@ -260,6 +260,10 @@ class GateScore(Model):
     )
 
 
+LONGEST_MODEL = 253
+"""Characters of a model's name in a version; a longer one is cut."""
+
+
 class Origin(Model):
     """Where a version comes from."""
 
@@ -267,7 +271,7 @@ class Origin(Model):
         default=None, ge=0, le=LARGEST_INT, description="Iteration that it is the artifact of."
     )
     method: Str | None = Field(default=None, max_length=63, description="Base method.")
-    models: dict[Str, Annotated[str, Strict(), Field(max_length=253)]] = Field(
+    models: dict[Str, Annotated[str, Strict(), Field(max_length=LONGEST_MODEL)]] = Field(
         default_factory=dict, max_length=8, description="Model of each role."
     )
     data_digests: dict[Str, Digest] = Field(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from combee import names
+from combee.api.playbook import LONGEST_MODEL
 from combee.api.run import PromptLearningRun
 from combee.objects.meta import labels_of
 from combee.objects.types import Object
@@ -78,7 +79,7 @@ def _models(run: PromptLearningRun) -> dict[str, str]:
             named[role] = model.endpoint.model
         elif model.engine_ref is not None:
             named[role] = engines[model.engine_ref.name]
-    return {role: str(name)[:253] for role, name in named.items()}
+    return {role: str(name)[:LONGEST_MODEL] for role, name in named.items()}
 
 
 def _scores(memory: Memory) -> Object:

@@ -87,6 +87,35 @@ def test_a_job_judges_it_and_is_told_who_is_compared_with_whom(mode: str) -> Non
     assert task.rubric is not None and task.rubric.criteria == RUBRIC["criteria"]
 
 
+@pytest.mark.parametrize(
+    ("learned", "told"), [("Qwen/Qwen3-8B", True), (JUDGE["model"], False), ("", False), (None, False)]
+)
+@pytest.mark.parametrize("mode", ["Shadow", "Replay"])
+def test_a_canary_and_a_watch_say_that_another_model_judges_than_was_calibrated(
+    mode: str, learned: str | None, told: bool
+) -> None:
+    models = {} if learned is None else {"models": {"evaluator": learned}}
+    world = World().add("a").settle().change(canary=WATCHED[mode])
+    world.add("b", parent="a", origin={"rubric": RUBRIC, **models})
+    (began,) = world.tick().events
+    world.judged("b", GOOD)
+    world.tick(100)
+    canary = world.versions["b"].status.canary
+    world.judged("b", GOOD).tick(10)
+    watch = world.versions["b"].status.watch
+    assert canary is not None and canary.outcome == "Passed" and watch is not None
+    says = f"{JUDGE['model']} judges, and its run calibrated {learned}: how {JUDGE['model']} scores"
+    for message in (began.message, canary.message, watch.message):
+        assert (says in message) is told and ("is not shown" in message) is told
+
+
+def test_without_a_rubric_any_model_may_judge() -> None:
+    world = World().add("a").settle().change(canary=WATCHED["Shadow"])
+    world.add("b", parent="a", origin={"models": {"evaluator": "Qwen/Qwen3-8B"}})
+    (began,) = world.tick().events
+    assert "is not shown" not in began.message
+
+
 def rolls_back(world: World, reason: str, finding: str, **expense: float) -> None:
     """Four hundred answers as good, at that expense, are reason enough."""
     plan = world.judged("b", [0.0] * 400, **expense).tick(10)

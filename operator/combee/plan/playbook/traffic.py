@@ -17,7 +17,7 @@ from combee.algo.power import ASSUMED_SD, EPSILONS, decidable_epsilon, pairs_nee
 from combee.algo.tally import Tally
 from combee.algo.verdict import Judgement, number
 from combee.api.canary import Canary
-from combee.api.playbook import PlaybookSpec
+from combee.api.playbook import LONGEST_MODEL, PlaybookSpec
 from combee.api.playbook_status import TrafficComparison
 from combee.api.stakes import WEAKEST
 from combee.plan.playbook.board import Board, Record
@@ -66,7 +66,7 @@ def canary_verdict(board: Board, record: Record, canary: Canary) -> Judgement:
         if judgement.reason == "QueryError":
             _warn_once(board, record, "QueryError", judgement.message)
     look(board, record, judgement, rules.epsilon)
-    return _with_trouble(board, record, judgement)
+    return with_evaluator(record, canary, _with_trouble(board, record, judgement))
 
 
 def _rules(board: Board, record: Record, canary: Canary) -> Rules:
@@ -98,6 +98,25 @@ def _with_trouble(board: Board, record: Record, judgement: Judgement) -> Judgeme
         return replace(judgement, message=message)
     _warn_once(board, record, "NotJudged", f"the canary is not being judged: {why}")
     return replace(judgement, reason="NotJudged", message=message)
+
+
+def other_evaluator(record: Record, canary: Canary) -> str:
+    """Return that another model judges than the one whose scores by the version's rubric were calibrated when
+    it was learned; empty where it is the same, and where no rubric, or no model, is known."""
+    origin, evaluator = record.seen.spec.origin, canary.evaluator
+    learned = origin.models.get("evaluator", "")
+    if canary.prometheus is not None or evaluator is None or origin.rubric is None or not learned:
+        return ""
+    model = evaluator.model[:LONGEST_MODEL]
+    if model == learned:
+        return ""
+    return f"{model} judges, and its run calibrated {learned}: how {model} scores by the rubric is not shown"
+
+
+def with_evaluator(record: Record, canary: Canary, judgement: Judgement) -> Judgement:
+    """Return the same, and that another model judges, if so."""
+    other = other_evaluator(record, canary)
+    return replace(judgement, message=f"{judgement.message}; {other}") if other else judgement
 
 
 def _by_hand(record: Record, rules: Rules, elapsed: float) -> Judgement:
@@ -155,7 +174,9 @@ def begin(
         by_rubric = canary.evaluator is not None and record.seen.spec.origin.rubric is not None
         compared = f"compared with {against[:12] or 'no playbook'}, mode {mode}"
         compared += ", by the rubric that it was learned by" if by_rubric else ""
-        message = f"{record.short} passed heldOut and is {compared}, until {comparison.until}"
+        other = other_evaluator(record, canary) if mode != "Manual" else ""
+        noted = f"; {other}" if other else ""
+        message = f"{record.short} passed heldOut and is {compared}, until {comparison.until}{noted}"
         board.note("CanaryBegan", record.digest, message)
 
 

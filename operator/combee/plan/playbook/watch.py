@@ -22,7 +22,7 @@ from combee.plan.playbook.board import Board, Record, verdict_of
 from combee.plan.playbook.queries import tells_versions_apart
 from combee.plan.playbook.readings import reading_verdict
 from combee.plan.playbook.thresholds import evaluator_of
-from combee.plan.playbook.traffic import begin, look, take
+from combee.plan.playbook.traffic import begin, look, take, with_evaluator
 
 WATCH_ALPHA = ALPHA
 """The watch's alpha: it is a sequence of its own, with its own chance to roll back what is not worse."""
@@ -105,7 +105,7 @@ def watch(board: Board) -> bool:
     limits: dict[Expense, float] = {"latency": bounds.max_latency_ratio, "cost": canary.max_cost_ratio}
     judgement = _with_expenses(board, record, judgement, limits)
     look(board, record, judgement, epsilon)
-    record.update(watch=verdict_of(judgement, board.previous))
+    record.update(watch=verdict_of(with_evaluator(record, canary, judgement), board.previous))
     return judgement.outcome == "Failed"
 
 
