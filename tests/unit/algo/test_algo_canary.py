@@ -422,6 +422,30 @@ def test_turns_of_one_conversation_break_the_promise_and_one_of_each_keeps_it() 
     assert one_of_each <= 0.05 * CANARIES
 
 
+@pytest.mark.parametrize("in_turn", [False, True], ids=["mixed", "one after the other"])
+def test_a_canary_speaks_of_the_customers_that_it_saw_in_the_mix_in_which_they_came(in_turn: bool) -> None:
+    """Twenty customers, to some of whom the candidate is better and to others worse. Their requests in any
+    order keep the promise for these twenty; it breaks where they come one customer after the other, and for
+    customers to come."""
+    rng, customers, each, epsilon = np.random.default_rng(41), 20, 75, 0.02
+    these, to_come = 0, 0
+    for _ in range(CANARIES):
+        own = rng.normal(0, 0.1, customers)
+        here = own - own.mean() - epsilon
+        to_come += passes(rng, own - epsilon, each, epsilon, in_turn=in_turn)
+        these += passes(rng, here, each, epsilon, in_turn=in_turn)
+    print(f"{these / CANARIES:.1%} of these customers' canaries pass, {to_come / CANARIES:.1%} of others'")
+    assert to_come > 0.1 * CANARIES
+    assert these > 0.1 * CANARIES if in_turn else these <= 0.05 * CANARIES
+
+
+def passes(rng: np.random.Generator, means: np.ndarray, each: int, epsilon: float, *, in_turn: bool) -> bool:
+    """Whether a canary passes at any look at these customers' pairs, ``each`` of one."""
+    differences = np.concatenate([ternary(rng, each, mean) for mean in means])
+    ordered = differences if in_turn else rng.permutation(differences)
+    return math.isfinite(first_at(ordered, -epsilon, up=True))
+
+
 def test_what_was_left_out_of_conversations_is_told() -> None:
     tally = EQUAL.with_left_out([LeftOut("s", 9000 + n, REPEATED) for n in range(7)])
     assert Tally.from_json(json.loads(json.dumps(tally.to_json()))) == tally
