@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 import json
 import os
 import random
@@ -57,9 +58,11 @@ def environment_of(cluster: Cluster, **more: str) -> dict[str, str]:
     return {**environment(), **cluster.environment, "COLUMNS": "100", **more}
 
 
-def combee(cluster: Cluster, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+def combee(
+    cluster: Cluster, *words: str, cwd: Path | None = None, **more: str
+) -> subprocess.CompletedProcess[str]:
     """``combee`` as somebody with the cluster's configuration runs it."""
-    return run_program(["combee", *words], environment_of(cluster, **more), seconds=400)
+    return run_program(["combee", *words], environment_of(cluster, **more), cwd, seconds=400)
 
 
 @pytest.fixture
@@ -125,6 +128,30 @@ def test_report_is_what_a_laptop_would_have_written(there: Combee, finished: Run
     assert (laptop / "prompt.md").read_text() == (out / "prompt.md").read_text() == finished.playbook()
     ours = json.loads((laptop / "result.json").read_text())
     assert ours["entries"] == result["entries"] and ours["heldOut"] == result["heldOut"]
+
+
+def test_a_run_is_replayed_and_audited_by_its_name(there: Combee, finished: Runs, tmp_path: Path) -> None:
+    """A pod prints the record and the answers, which only pods can read; then this machine does the rest."""
+    run = finished.cluster.get("plr", "quickstart", namespace=finished.namespace)
+    kept = {"name": "quickstart"}
+    body = {"apiVersion": run["apiVersion"], "kind": run["kind"], "metadata": kept, "spec": run["spec"]}
+    manifest = tmp_path / "run.yaml"
+    manifest.write_text(json.dumps(body))
+    rows = next(one for one in quickstart() if one["kind"] == "ConfigMap")["data"]
+    data: list[str] = []
+    for split, name in (("train", "train.jsonl"), ("heldOut", "heldout.jsonl")):
+        (tmp_path / name).write_text(rows[name])
+        data += ["--data", f"{split}={tmp_path / name}"]
+    there = functools.partial(there, cwd=tmp_path)
+    done = there("replay", "quickstart", "-f", str(manifest), *data)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the run of that name is fetched" in done.stderr and "identical: every plan" in done.stdout
+    assert (tmp_path / "quickstart" / "store" / "memo").is_dir()
+    eventually("the pod is gone", lambda: not report_pods(finished))
+    # What is there is not fetched again.
+    cost = there("audit", "quickstart", "-f", str(manifest), *data, KUBECONFIG="/nonexistent")
+    assert cost.returncode == 0 and "fetched" not in cost.stderr, cost.stdout + cost.stderr
+    assert "together" in cost.stdout
 
 
 def report_pods(runs: Runs) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +13,16 @@ import yaml
 from e2e_support import ENDED, FORMULA, Manifest, Sims, process, result_of
 from minio import Minio
 from pods import Cluster
+from test_worker_report import report
 
+from combee.cli.cluster.report import written
 from combee.clients.data.marks import mark_of
 from combee.clients.store.s3 import TRIES, s3_options
 from combee.clients.store.store import Store
 from combee.errors import DataError, StoreError, TransientError
+from combee.objects.results import STORE
+from combee.plan.cluster.memory import Memory
+from combee.report.bundle import unpacked
 
 pytestmark = pytest.mark.e2e
 
@@ -135,6 +141,28 @@ def test_a_run_with_data_and_store_on_s3(
     for name in minio.secret:
         flags += ["--secret", f"s3/{name}=env:TEST_{name}"]
     variables = {f"TEST_{name}": value for name, value in minio.secret.items()}
+    memory = Memory(run=state, started=1.0, ended=2.0, active_seconds=61.5)
+    for number, params in enumerate(({}, {STORE: True})):
+        printed = report(cluster, memory, number, **params)
+        assert printed.returncode == 0, printed.stderr
+        written(unpacked(printed.stdout.splitlines()), tmp_path / ("fetched", "whole")[number])
+    # The store is read where it is, with the keys of the environment, or was printed by a pod that has them.
+    for folder, store in (("fetched", ["--store", "s3://combee/store"]), ("whole", [])):
+        keys = minio.secret if store else {}
+        words = [
+            "audit",
+            tmp_path / folder,
+            "-f",
+            path,
+            *store,
+            "--engine",
+            f"main={sim.url}",
+            *flags,
+            "--yes",
+        ]
+        audited = process(*words, **variables, **keys)
+        assert audited.returncode in (5, 6), audited.stderr
+        assert re.search(r"replay equal +survived", audited.stdout), audited.stdout + audited.stderr
     done = process("run", "-f", path, "-o", out, "--engine", f"main={sim.url}", *flags, **variables)
     assert done.returncode in ENDED, done.stderr
     assert state.best is not None and state.best.artifact == result_of(out)["playbook"]["digest"]

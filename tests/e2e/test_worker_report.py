@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -20,7 +21,7 @@ from combee.cli.cluster.report import written
 from combee.compare.cells import Cell, derived_for_cluster, read_tasks
 from combee.compare.collect import collect
 from combee.compare.strategies import Strategy
-from combee.objects.results import CALLS
+from combee.objects.results import CALLS, STORE
 from combee.plan.cluster.memory import Memory
 from combee.plan.state import RunState
 from combee.plan.types import Outcome, Step, StepSummary
@@ -112,6 +113,27 @@ def test_a_pod_prints_what_a_laptop_writes(
     replayed = combee("replay", tmp_path / "fetched", *given)
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
     assert f"2 plans made again, {len(cluster.plans) * 3 + 2} steps done again" in replayed.stdout
+
+    assert not [name for name in files if name.startswith("store/")]
+    stored = report(
+        cluster, Memory(run=state, started=1.0, ended=2.0, active_seconds=61.5), 5, **{STORE: True}
+    )
+    whole = unpacked(stored.stdout.splitlines())
+    assert {name: whole[name] for name in files} == files
+    # The rest of the store is of other runs: none of it is told, but for answers, which bear no name.
+    (cluster.folder / "store" / "runs" / "other-11111111").mkdir()
+    (cluster.folder / "store" / "runs" / "other-11111111" / "mine").write_bytes(b"{}")
+    again = report(
+        cluster, Memory(run=state, started=1.0, ended=2.0, active_seconds=61.5), 6, **{STORE: True}
+    )
+    assert unpacked(again.stdout.splitlines()) == whole
+    written(whole, tmp_path / "pods")
+    replayed = combee("replay", "pods", "-f", claims(local), *rows, cwd=tmp_path)
+    assert replayed.returncode == 0 and "identical" in replayed.stdout, replayed.stdout + replayed.stderr
+    words = ["audit", "pods", "-f", claims(local), *rows, "--engine", f"main={sim.url}", "--yes"]
+    audited = combee(*words, cwd=tmp_path)
+    assert audited.returncode == 6, audited.stdout + audited.stderr
+    assert re.search(r"replay equal +survived", audited.stdout), audited.stdout
 
     plans, out = tmp_path / "plans", tmp_path / "laptop"
     plans.mkdir()

@@ -16,7 +16,9 @@ import typer
 
 from combee.cli.errors import OUR_ERROR, STOPPED, USER_ERROR, guarded, say, write
 from combee.cli.interrupt import until_stopped
-from combee.cli.options import Json, Manifest, with_stand_ins
+from combee.cli.options import TIMEOUT_SECONDS, Json, Manifest, Timeout, with_stand_ins
+from combee.cli.record import RecordName, RecordPlans, RecordStore, record_folder
+from combee.cli.where import Place, with_place
 from combee.errors import BugError, CombeeError
 from combee.local.flags import StandInFlags
 
@@ -35,6 +37,7 @@ Tell = Callable[[str], None]
 
 EXAMPLES = (
     "combee audit out/run -f run.yaml; "
+    "kubectl combee audit quickstart -f run.yaml --data train=train.jsonl --data heldOut=heldout.jsonl; "
     "combee audit out/run -f run.yaml --engine main=http://127.0.0.1:8000/v1 "
     "--latency-law 0.0047,0.00013,0.000027 --yes; "
     "combee audit out/run -f run.yaml --engine main=http://127.0.0.1:8000/v1 "
@@ -44,24 +47,21 @@ EXAMPLES = (
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
-    app.command(epilog=f"Examples: {EXAMPLES}")(with_stand_ins(audit))
+    app.command(epilog=f"Examples: {EXAMPLES}")(with_place(with_stand_ins(audit)))
 
 
 def audit(
-    folder: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", help="What `combee run` or `kubectl combee report` left in a folder."),
-    ],
+    name: RecordName,
     filename: Manifest,
     given: StandInFlags,
+    place: Place,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="DIR", help="Folder for the audit; absent: DIR/audit."),
+        typer.Option(
+            "-o", "--output", metavar="DIR", help="Folder for the audit; absent: DIR/audit, or NAME/audit."
+        ),
     ] = None,
-    store: Annotated[
-        str,
-        typer.Option("--store", metavar="PATH|URI", help="The run's store, only read; absent: DIR/store."),
-    ] = "",
+    store: RecordStore = "",
     second_engine: Annotated[
         list[str] | None,
         typer.Option(
@@ -75,11 +75,10 @@ def audit(
             help="Time the recorded calls by another server's law, as combee compare does.",
         ),
     ] = "",
-    plans: Annotated[
-        Path | None, typer.Option("--plans", metavar="DIR", help="The plans that the run was given, if any.")
-    ] = None,
+    plans: RecordPlans = None,
     task_user: Annotated[str, typer.Option("--task-user", metavar="UID|me", help="As of combee run.")] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Audit; without it, only say what it costs.")] = False,
+    timeout: Timeout = TIMEOUT_SECONDS,
     json: Json = False,
 ) -> None:
     """Put each claim of a result to the test: three other seeds, fresh answers on held-out rows, a second
@@ -88,6 +87,7 @@ def audit(
     Exit codes: 0 every claim survived, or the cost was said; 2 a mistake found before any work; 5 a claim
     failed, or a run of the audit did; 6 none failed, some are not shown; 130 stopped.
     """
+    folder = record_folder(name, store, place, wait_seconds=timeout, as_json=json)
     flags = Flags(folder, filename, given, output, store, tuple(second_engine or ()), latency_law, plans)
     raise typer.Exit(run_audit(replace(flags, task_user=task_user), really=yes, as_json=json))
 

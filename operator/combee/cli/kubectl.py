@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from combee.cli.options import Command
+from combee.cli.options import TIMEOUT_SECONDS, Command, Timeout
 from combee.cli.where import Place, with_place
 from combee.steps import KINDS
 
@@ -127,10 +127,7 @@ def report(
         Path | None,
         typer.Option("-o", "--output", metavar="DIR", help="Folder for the files; absent: one called NAME."),
     ] = None,
-    timeout: Annotated[
-        float,
-        typer.Option("--timeout", metavar="SECONDS", min=1, max=600, help="Longest wait for the files."),
-    ] = 300,
+    timeout: Timeout = TIMEOUT_SECONDS,
     strategist: Annotated[
         bool,
         typer.Option(

@@ -14,7 +14,8 @@ from combee import __version__
 from combee.assembly.crash import bug_text
 from combee.cli import audit, comparing, kubectl, versions
 from combee.cli.errors import OUR_ERROR, STOPPED, USER_ERROR, forget, say_line
-from combee.cli.options import Json, Manifest, with_stand_ins
+from combee.cli.options import TIMEOUT_SECONDS, Json, Manifest, Timeout, with_stand_ins
+from combee.cli.record import RecordName, RecordPlans, RecordStore, record_folder
 from combee.cli.where import Place, with_place
 from combee.local.flags import StandInFlags
 
@@ -148,28 +149,23 @@ def run(
 
 
 @app.command(
-    epilog="Examples: combee replay out/run -f run.yaml; combee replay fetched -f run.yaml "
-    "--store s3://bucket/combee --data train=train.jsonl --data heldOut=heldout.jsonl"
+    epilog="Examples: combee replay out/run -f run.yaml; kubectl combee replay quickstart -f run.yaml "
+    "--data train=train.jsonl --data heldOut=heldout.jsonl"
 )
+@with_place
 @with_stand_ins
 def replay(
-    folder: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", help="What `combee run` or `kubectl combee report` left in a folder."),
-    ],
+    name: RecordName,
     filename: Manifest,
     given: StandInFlags,
-    store: Annotated[
-        str,
-        typer.Option("--store", metavar="PATH|URI", help="The run's store, only read; absent: DIR/store."),
-    ] = "",
-    plans: Annotated[
-        Path | None, typer.Option("--plans", metavar="DIR", help="The plans that the run was given, if any.")
-    ] = None,
+    place: Place,
+    store: RecordStore = "",
+    plans: RecordPlans = None,
     task_user: Annotated[
         str,
         typer.Option("--task-user", metavar="UID|me", help="As of combee run; no command of a task is run."),
     ] = "",
+    timeout: Timeout = TIMEOUT_SECONDS,
     json: Json = False,
 ) -> None:
     """Do a run again from its record and ask no model: the same decisions and bytes, or what differs.
@@ -179,6 +175,7 @@ def replay(
     """
     from combee.cli.replay import run_replay
 
+    folder = record_folder(name, store, place, wait_seconds=timeout, as_json=json)
     raise typer.Exit(run_replay(folder, filename, given, plans, store, task_user=task_user, as_json=json))
 
 

@@ -18,6 +18,11 @@ Manifest = Annotated[
     typer.Option("-f", "--filename", help="The manifest: a PromptLearningRun in YAML; -: standard input."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line instead of a screen.")]
+Timeout = Annotated[
+    float,
+    typer.Option("--timeout", metavar="SECONDS", min=1, max=600, help="Longest wait for a run's files."),
+]
+TIMEOUT_SECONDS = 300.0
 Command = Callable[..., None]
 
 
@@ -142,8 +147,5 @@ class CompareFlags:
             help="Write the cells as runs of this comparison, for kubectl apply; run nothing.",
         ),
     ] = ""
-    timeout: Annotated[
-        float,
-        typer.Option("--timeout", metavar="SECONDS", min=1, max=600, help="Longest wait for a run's files."),
-    ] = 300
+    timeout: Timeout = TIMEOUT_SECONDS
     json: Json = False

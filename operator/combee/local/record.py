@@ -90,13 +90,15 @@ def read_record(folder: Path, store_uri: str, prepared: Prepared) -> Record:
         raise UserError(
             "not the folder of a run (neither run.json nor result.json)",
             where=str(folder),
-            fix="Give the DIR of `combee run -o DIR`, or of `kubectl combee report RUN -o DIR` with --store",
+            fix="Give the DIR of `combee run -o DIR` or `kubectl combee report RUN -o DIR`. Name a run on a "
+            "cluster where no folder is called like it",
         )
     if not store_uri and not (folder / "store").is_dir():
         raise UserError(
             "the folder has no store, whose memo answers every call",
             where=str(folder),
-            fix="Give the store of the run with --store: a copy of it, or its address",
+            fix="Give the store of the run with --store: a copy of it, or its address; or name a run on a "
+            "cluster: its answers are fetched with it",
         )
     summaries = _summaries(folder)
     return Record(

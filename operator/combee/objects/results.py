@@ -23,8 +23,8 @@ from combee.plan.types import Step
 from combee.records import Owner
 
 COMPONENT = "report"
-CALLS = "calls"
-"""The step parameter that asks for the recorded calls."""
+CALLS, STORE = "calls", "store"
+"""The step parameters that ask for the recorded calls, and for what a replay reads of the store."""
 PLANS_FOLDER = "/etc/combee/plans"
 DEADLINE_SECONDS = 600
 """A pod whose maker went away ends by itself, and is deleted with the run."""
@@ -42,13 +42,13 @@ def report_pod(
     suffix: str,
     settings: Settings,
     services: Mapping[str, str] = NO_SERVICES,
-    calls: bool = False,
+    also: str = "",
 ) -> Object:
     """Return the pod. ``state``: the operator's memory; ``plans``: (iteration, ConfigMap) of each there is;
-    ``suffix``: keeps two pods apart; ``services``: as of ``engine_urls``; ``calls``: whether it prints the
-    recorded calls, too."""
+    ``suffix``: keeps two pods apart; ``services``: as of ``engine_urls``; ``also``: what more it prints,
+    CALLS or STORE."""
     template = run.spec.workers.template
-    step = _step(run, owner, len(plans), {"state": state, **({CALLS: True} if calls else {})})
+    step = _step(run, owner, len(plans), {"state": state, **({also: True} if also else {})})
     made = _mounts(run, owner, plans, settings)
     worker = container(
         CONTAINER,

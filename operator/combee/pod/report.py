@@ -11,7 +11,7 @@ import json
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from combee.api.digests import manifest_digest
@@ -19,10 +19,11 @@ from combee.assembly.context import keep_libraries_quiet, open_models, run_prefi
 from combee.assembly.endpoints import role_endpoints
 from combee.assembly.folder import clocks_file, read_clocks, read_plans
 from combee.assembly.guard import BudgetGuard
+from combee.clients.model.memo import MEMO
 from combee.clients.model.wire import Endpoint
-from combee.clients.store.store import Store
+from combee.clients.store.store import DIGEST, Store, blob_path
 from combee.errors import UserError
-from combee.objects.results import CALLS
+from combee.objects.results import CALLS, STORE
 from combee.plan.cluster.engines import gpu_seconds
 from combee.plan.cluster.hardware import with_hardware
 from combee.plan.cluster.memory import Memory
@@ -32,7 +33,7 @@ from combee.pod.data import PodData
 from combee.pod.environment import Pod, open_store
 from combee.pod.log import LogProgress, PodLog
 from combee.pod.served import served_models
-from combee.report.bundle import GATE_FILE, RESULT_FILE, calls_file, packed, texts
+from combee.report.bundle import GATE_FILE, RESULT_FILE, calls_file, packed, store_file, texts
 from combee.report.outcome import data_info
 from combee.report.result import DataInfo
 from combee.report.session import Session
@@ -42,6 +43,9 @@ from combee.work.context import Accounts, WorkContext, read_receipt
 from combee.work.steps import rolled_up
 
 PLANS_FOLDER = "/etc/combee/plans"
+MAX_STORE_BYTES = 128 << 20
+"""The most of a store that is printed: about 100,000 answers."""
+_AT_ONCE = 256
 UNFINISHED = Outcome("Stopped", "not over yet: this is what was finished when the report was made")
 
 
@@ -70,6 +74,8 @@ async def _files(pod: Pod, log: PodLog) -> dict[str, bytes]:
         _, files = await texts(session)
         if pod.step.params.get(CALLS):
             files |= await _recorded(context, session)
+        if pod.step.params.get(STORE):
+            files |= await _stored(context)
     finally:
         await models.pool.aclose()
         store.close()
@@ -101,6 +107,35 @@ async def _recorded(context: WorkContext, session: Session) -> dict[str, bytes]:
             record = json.loads(await context.store.aget_blob(summary.outputs["record"]))
             if digest := record["scores"].get("gate"):
                 files[GATE_FILE] = await context.store.aget_blob(digest)
+    return files
+
+
+async def _stored(context: WorkContext) -> dict[str, bytes]:
+    """Return what an audit and a replay read of the store: the run's folder, the blobs that its receipts
+    name, and the answers of models: those of all runs on this store, since they bear no run's name.
+
+    Raises UserError where that is more than a log should carry.
+    """
+    files: dict[str, bytes] = {}
+
+    async def read(paths: Sequence[str]) -> None:
+        for start in range(0, len(paths), _AT_ONCE):
+            some = paths[start : start + _AT_ONCE]
+            objects = await asyncio.gather(*map(context.store.aget, some))
+            for path, data in zip(some, objects, strict=True):
+                files.update({} if data is None else {store_file(path): data})
+            if sum(map(len, files.values())) > MAX_STORE_BYTES:
+                raise UserError(
+                    f"the run's record and the memo are over {MAX_STORE_BYTES >> 20} MiB, too much for a log",
+                    where=context.store.uri,
+                    fix="Give the store, or a copy of it, with --store",
+                )
+
+    await read(await context.store.alist(context.prefix))
+    receipts = [json.loads(data) for path, data in files.items() if path.endswith(".manifest.json")]
+    named = {value for one in receipts for value in one.get("outputs", {}).values()}
+    await read([blob_path(value) for value in sorted(named) if DIGEST.fullmatch(value)])
+    await read(await context.store.alist(MEMO))
     return files
 
 

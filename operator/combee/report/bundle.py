@@ -34,8 +34,13 @@ _LINE = 4096
 """characters in a line; a container runtime cuts lines longer than 16 KiB."""
 MAX_BYTES = 1 << 30
 _NAME = re.compile(
-    r"(?:plans|clocks|steps)/[a-z0-9][a-z0-9.-]{0,120}\.json|calls/[a-z0-9][a-z0-9.-]{0,120}\.jsonl|gate\.json|rollouts\.jsonl|result\.json|report\.(?:md|html)|lessons\.md|prompt\.(?:md|json)"
+    r"(?:plans|clocks|steps)/[a-z0-9][a-z0-9.-]{0,120}\.json|store(?:/[A-Za-z0-9][A-Za-z0-9.-]{0,254}){2,9}|calls/[a-z0-9][a-z0-9.-]{0,120}\.jsonl|gate\.json|rollouts\.jsonl|result\.json|report\.(?:md|html)|lessons\.md|prompt\.(?:md|json)"
 )
+
+
+def store_file(path: str) -> str:
+    """Return the file of an object of the store; only audits and replays ask for it."""
+    return f"store/{path}"
 
 
 def calls_file(step: str) -> str:
@@ -75,12 +80,15 @@ def packed(files: Mapping[str, bytes]) -> Iterator[str]:
     {'result.json': b'{}'}
     """
     held = io.BytesIO()
-    with tarfile.open(fileobj=held, mode="w") as tar:
+    with (
+        gzip.GzipFile(fileobj=held, mode="wb", mtime=0) as shrunk,
+        tarfile.open(fileobj=shrunk, mode="w") as tar,
+    ):
         for name, data in files.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(data)
             tar.addfile(entry, io.BytesIO(data))
-    raw = gzip.compress(held.getvalue(), mtime=0)
+    raw = held.getvalue()
     text = base64.b64encode(raw).decode("ascii")
     yield BEGIN
     yield from (text[at : at + _LINE] for at in range(0, len(text), _LINE))

@@ -24,6 +24,8 @@ OURS = (
     "suspend",
     "resume",
     "report",
+    "replay",
+    "audit",
     "compare",
     "preview",
     "rollback",

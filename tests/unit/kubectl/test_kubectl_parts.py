@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from kubectl_samples import LEARNING
 
 from combee.api.load import parse_runs
+from combee.cli.cluster import report
 from combee.cli.cluster.logs import Wish, choose, last_words, pick, readable
 from combee.cli.cluster.place import Here, explained, found_in
 from combee.cli.cluster.pods import INDEX_LABEL
 from combee.cli.cluster.report import _fetched, _refuse_folder, written
+from combee.cli.record import record_folder
 from combee.cli.where import Place
 from combee.errors import ClusterError, TransientError, UserError
 from combee.objects.results import report_pod
@@ -131,7 +133,11 @@ def test_a_cut_log_is_noticed(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["../x.json", "/etc/passwd", "plans/../../x.json", "plans/a/b.json", "run.json"]
+    "name",
+    [
+        *("../x.json", "/etc/passwd", "plans/../../x.json", "plans/a/b.json", "run.json"),
+        *("store/../../x", "store/memo/../../../x", "store//x/y", "store/.ssh/x", "store/memo"),
+    ],
 )
 def test_a_name_that_leaves_the_folder_is_refused(name: str) -> None:
     with pytest.raises(TransientError):
@@ -264,3 +270,46 @@ def test_a_pod_that_is_being_made_when_the_command_is_stopped_is_deleted() -> No
 
     asyncio.run(stopped())
     assert done == ["made", "deleted"]
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "store", "fetched"),
+    [
+        ("quickstart", None, "", True),
+        ("quickstart", None, "s3://bucket/prefix", True),
+        ("out/run", None, "", False),
+        ("./quickstart", None, "", False),
+        ("quickstart", {}, "", False),
+        ("quickstart", {"run.json": ""}, "", False),
+        ("quickstart", {"run.json": "", "result.json": '{"outcome": "Stopped"}'}, "", False),
+        ("quickstart", {"result.json": '{"outcome": "Learned"}'}, "", True),
+        ("quickstart", {"result.json": '{"outcome": "Learned"}'}, "copy", False),
+        ("quickstart", {"result.json": '{"outcome": "Learned"}', "store/memo/a": ""}, "", False),
+        ("quickstart", {"result.json": '{"outcome": "Stopped"}', "store/memo/a": ""}, "", True),
+        ("quickstart", {"result.json": "[", "store/memo/a": ""}, "", True),
+    ],
+)
+def test_a_record_that_is_not_here_is_fetched(
+    name: str,
+    files: dict[str, str] | None,
+    store: str,
+    fetched: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A folder that has all of it stays as it is, and what a laptop's run left is never replaced."""
+    monkeypatch.chdir(tmp_path)
+    asked: list[tuple[str, Path, str]] = []
+
+    def fetch(name: str, out: Path, place: Place, *, store: str, **_: Any) -> int:
+        asked.append((name, out, store))
+        return 0
+
+    monkeypatch.setattr(report, "fetch_record", fetch)
+    for file, text in (files or {}).items():
+        (tmp_path / name / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name / file).write_text(text)
+    if files == {}:
+        (tmp_path / name).mkdir()
+    assert record_folder(name, store, Place(), wait_seconds=1, as_json=False) == Path(name)
+    assert asked == ([(name, Path(name), store)] if fetched else [])

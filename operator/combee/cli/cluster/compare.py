@@ -31,6 +31,7 @@ from combee.compare.run import write_pages
 from combee.compare.strategies import parse_strategies
 from combee.errors import UserError
 from combee.names import CELL_ANNOTATION, LABEL_COMPARISON, RUN_KIND
+from combee.objects.results import CALLS
 from combee.report.bundle import GATE_FILE, RESULT_FILE, calls_file
 from combee.report.result import read_result
 from combee.work.asker import decode_rows
@@ -59,7 +60,7 @@ def run_collected(flags: CompareFlags, place: Place) -> int:
         for number, member in enumerate(members, start=1):
             if not _is_here(member):
                 note(f"{number}/{len(members)} {member.run.name}")
-                files = await fetched(here, member.run, wait_seconds, calls=True)
+                files = await fetched(here, member.run, wait_seconds, also=CALLS)
                 await asyncio.to_thread(written, files, member.cell.folder)
         compared = await asyncio.to_thread(_compared, members, out, slots, law)
         say(compared)

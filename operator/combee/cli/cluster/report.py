@@ -22,7 +22,7 @@ from combee.cli.where import Place
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.clients.store.store import Store
 from combee.errors import ClusterError, StoreError, TransientError, UserError
-from combee.objects.results import report_pod
+from combee.objects.results import STORE, report_pod
 from combee.objects.types import Settings
 from combee.plan.cluster.diagnose import diagnose
 from combee.plan.cluster.memory import Memory
@@ -99,12 +99,30 @@ def _refuse_folder(out: Path) -> None:
         )
 
 
-async def fetched(here: Here, run: LiveRun, wait_seconds: float, *, calls: bool = False) -> dict[str, bytes]:
-    """Fetch the files of a run, with ``calls`` also a comparison's. Raises UserErrors on what is missing."""
-    return await _fetched(here, await _pod(here, run, calls=calls), wait_seconds)
+def fetch_record(
+    name: str, out: Path, place: Place, *, wait_seconds: float, as_json: bool, store: str
+) -> int:
+    """Fetch the files into ``out``; without a ``store`` also what a replay reads of it, below
+    ``out/store``."""
+
+    async def work(here: Here) -> int:
+        run = await find(here, name)
+        _refuse_folder(out)
+        await asyncio.to_thread(
+            written, await fetched(here, run, wait_seconds, also="" if store else STORE), out
+        )
+        note(f"{name} is fetched into {out}")
+        return 0
+
+    return on_cluster(place, work, as_json=as_json)
 
 
-async def _pod(here: Here, run: LiveRun, *, calls: bool) -> Object:
+async def fetched(here: Here, run: LiveRun, wait_seconds: float, *, also: str = "") -> dict[str, bytes]:
+    """Fetch the files of a run; ``also``: as of ``report_pod``. Raises UserErrors on what is missing."""
+    return await _fetched(here, await _pod(here, run, also), wait_seconds)
+
+
+async def _pod(here: Here, run: LiveRun, also: str) -> Object:
     """Return the pod to make. Raises UserError when the run has not begun."""
     status, owner = run.status, run.owner
     if not status.start_time or not status.pinned.image:
@@ -131,7 +149,7 @@ async def _pod(here: Here, run: LiveRun, *, calls: bool) -> Object:
         suffix=secrets.token_hex(3),
         services=memory.service_urls,
         settings=Settings(status.pinned.image, memory.images.get("vllm", "")),
-        calls=calls,
+        also=also,
     )
 
 

@@ -23,7 +23,8 @@ from combee.errors import BugError, CombeeError, StoreError, TransientError
 
 _T = TypeVar("_T")
 _PART = re.compile(r"[^/\\\x00-\x1f\x7f]{1,255}")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+DIGEST = re.compile(r"[0-9a-f]{64}")
+"""What names a blob."""
 _SWEEP_AFTER_SECONDS = 3600.0
 _THREADS = 16
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -105,12 +106,12 @@ class Store:
     def put_blob(self, data: bytes) -> str:
         """Store ``data`` under its sha256, and return that digest."""
         digest = hashlib.sha256(data).hexdigest()
-        self.put_new(_blob_path(digest), data)
+        self.put_new(blob_path(digest), data)
         return digest
 
     def get_blob(self, digest: str) -> bytes:
         """Return the bytes of that digest. Raises StoreError when they are absent or do not match it."""
-        path = _blob_path(digest)
+        path = blob_path(digest)
         data = self.get(path)
         if data is None:
             raise StoreError(
@@ -186,8 +187,9 @@ def checked(path: str) -> str:
     return path
 
 
-def _blob_path(digest: str) -> str:
-    if not _DIGEST.fullmatch(digest):
+def blob_path(digest: str) -> str:
+    """Return where the bytes of a digest are. Raises BugError for what is no digest."""
+    if not DIGEST.fullmatch(digest):
         raise BugError(f"{digest[:80]!r} is not a sha256 digest")
     return f"blobs/{digest[:2]}/{digest}"
 

@@ -1,0 +1,52 @@
+"""What a report's pod prints of the store for a replay, and that it prints no more than a log carries."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from combee.clients.store.store import Store
+from combee.errors import UserError
+from combee.pod import report
+
+
+def stored(store: Store) -> dict[str, bytes]:
+    context: Any = SimpleNamespace(store=store, prefix="runs/mine-3fa9c1d2")
+    return asyncio.run(report._stored(context))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.open(str(tmp_path))
+
+
+def test_a_runs_folder_what_it_names_and_all_answers_are_printed(store: Store) -> None:
+    named, empty, other = (store.put_blob(data) for data in (b"calls", b"", b"of another run"))
+    receipt = json.dumps({"outputs": {"calls": named, "leaves": empty, "configMap": "mine-1b2c"}}).encode()
+    kept = {
+        "runs/mine-3fa9c1d2/steps/mine-i000-map-a0/00000.manifest.json": receipt,
+        "runs/mine-3fa9c1d2/diagnose/start.md": b"text",
+        "memo/aa/aa11": b"an answer",
+    }
+    left_out = {"runs/mine-3fa9c1d2x/steps/a/00000.manifest.json": json.dumps({"outputs": {"calls": other}})}
+    for path, data in kept.items():
+        store.put(path, data)
+    for path, text in left_out.items():
+        store.put(path, text.encode())
+    blobs = {f"blobs/{digest[:2]}/{digest}": data for digest, data in ((named, b"calls"), (empty, b""))}
+    assert stored(store) == {f"store/{path}": data for path, data in (kept | blobs).items()}
+
+
+def test_more_than_a_log_carries_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "MAX_STORE_BYTES", 3 << 20)
+    for number in range(3):
+        store.put(f"memo/aa/{number}", bytes(1 << 20))
+    assert len(stored(store)) == 3
+    store.put("memo/aa/last", b"1")
+    with pytest.raises(UserError, match=r"over 3 MiB.*--store"):
+        stored(store)
