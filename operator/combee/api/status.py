@@ -119,18 +119,33 @@ class DiagnosisStatus(Part):
     rollouts: int = Field(default=0, ge=0, description="What the diagnosis took; in spend, too.")
 
 
-class ShapeStatus(Part):
+class Parallelism(Part):
     """The shape of parallelism that fits the run, and what it can bring."""
 
-    name: str = Field(description="Candidate, Task or Hybrid.")
+    name: str = Field(
+        description="Candidate: the calls of one run side by side. Task: several runs side by side, since no "
+        "batch of this one fills the slots. Hybrid: both."
+    )
     reason: str = Field(default="", description="Why it fits.")
     advice: str = Field(default="", description="What to do; empty where nothing is to be done.")
-    iterations: int = Field(default=0, ge=0, description="Iterations it was measured over; 0: expected.")
+    iterations: int = Field(
+        default=0, ge=0, description="Iterations that the figures were measured over; 0: they are expected."
+    )
     slots: int = Field(ge=1, description="Calls that can be in flight at once.")
-    utilisation: float = Field(description="Share of the slots that was busy.")
-    speed_up: float = Field(description="Times as fast as its calls one after the other.")
-    ceiling: float = Field(description="The same on any number of slots, at most.")
-    beside: float = Field(description="Times as fast as in turn that such runs are side by side, at most.")
+    utilisation: float = Field(
+        ge=0, le=1, description="Share of the slots that was busy, by the recorded calls scheduled on them."
+    )
+    speed_up: float = Field(ge=0, description="Times as fast as the same calls one after the other.")
+    ceiling: float = Field(
+        ge=0,
+        description="The same on any number of slots, at most: the seconds of all calls over those of the "
+        "longest chain.",
+    )
+    beside: float = Field(
+        ge=0,
+        description="Times as fast as in turn that runs like this one can be side by side on these slots, at "
+        "most.",
+    )
     rejected: dict[str, str] = Field(default_factory=dict, description="Why each other shape does not fit.")
     invalidated_by: tuple[str, ...] = Field(default=(), description="When the figures do not hold.")
 
@@ -227,7 +242,7 @@ class RunStatus(Part):
     diagnosis: DiagnosisStatus | None = Field(
         default=None, description="What serial learning showed; absent without spec.serialBaseline."
     )
-    shape: ShapeStatus | None = Field(
+    shape: Parallelism | None = Field(
         default=None, description="Shape of parallelism that fits; absent before the data is counted."
     )
     gate: GateStatus | None = Field(default=None, description="The one look at the gate rows.")

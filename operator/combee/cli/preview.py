@@ -51,7 +51,7 @@ WIDTH = 80
 def shown_as(name: str, next_command: str, shown: Preview, *, as_json: bool) -> str:
     """Return batches, tree, calls, tokens, gain, warnings and the next command for people, or JSON."""
     if as_json:
-        return json.dumps(asdict(shown), indent=1)
+        return json.dumps(asdict(shown), indent=1, default=dict)
     between = f"from {amount(shown.tokens.low)} to {amount(shown.tokens.high)}"
     lines = [
         f"{name}: {len(shown.batches)} iterations at the sizes known now",

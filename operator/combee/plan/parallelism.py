@@ -6,11 +6,11 @@ any as the plan expects it. It changes nothing of the run; it tells what to do b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from combee.algo.parallelism import LEAST_UTILISATION, SHAPES, Load, ShapeName, shape_for
 from combee.api.run import RunSpec
+from combee.api.status import Parallelism
 from combee.plan.batching import measured, next_batch
 from combee.plan.cluster.engines import own_engines_in_use
 from combee.plan.engine import hardware_slots
@@ -25,32 +25,6 @@ _ALWAYS = (
     "a call that waits in a server's queue counts as a busy slot",
     "the time between steps is left out",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Parallelism:
-    """The shape that fits a run."""
-
-    name: ShapeName
-    reason: str
-    advice: str
-    """what to do; empty where nothing is to be done."""
-    iterations: int
-    """those that it was measured over; 0: it is expected."""
-    slots: int
-    utilisation: float
-    """the share of the slots that was busy."""
-    speed_up: float
-    """how many times as fast as one after the other the calls are on these slots."""
-    ceiling: float
-    """how many times as fast they can be on any number of slots."""
-    beside: float
-    """how many times as fast runs like this one are side by side on these slots as one after the other, at
-    most."""
-    rejected: Mapping[str, str]
-    """the other shapes, each with the reason why it does not fit."""
-    invalidated_by: tuple[str, ...]
-    """the conditions under which the figures do not hold."""
 
 
 def parallelism_of(spec: RunSpec, state: RunState) -> Parallelism | None:
@@ -74,17 +48,17 @@ def parallelism_of(spec: RunSpec, state: RunState) -> Parallelism | None:
     limits = () if iterations else ("this run's own calls, which are not measured yet",)
     by_number = f"servers that take another number of calls at once than {slots} ({by})"
     return Parallelism(
-        shape,
-        _reason(shape, facts),
-        "" if shape == "Candidate" else _advice(spec),
-        iterations,
-        slots,
-        round(load.utilisation(slots), 4),
-        round(load.in_flight, 2),
-        round(load.ceiling, 2),
-        round(1 / load.utilisation(slots), 2),
-        {other: _against(other, shape, facts) for other in SHAPES if other != shape},
-        (*limits, by_number, *_ALWAYS),
+        name=shape,
+        reason=_reason(shape, facts),
+        advice="" if shape == "Candidate" else _advice(spec),
+        iterations=iterations,
+        slots=slots,
+        utilisation=round(load.utilisation(slots), 4),
+        speed_up=round(load.in_flight, 2),
+        ceiling=round(load.ceiling, 2),
+        beside=round(1 / load.utilisation(slots), 2),
+        rejected={other: _against(other, shape, facts) for other in SHAPES if other != shape},
+        invalidated_by=(*limits, by_number, *_ALWAYS),
     )
 
 

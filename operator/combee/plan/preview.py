@@ -19,6 +19,7 @@ from combee.algo.stats import detectable_gain, discordance_of, gate_power
 from combee.api import evaluation
 from combee.api.discipline import advice, hardware, refusal
 from combee.api.run import RunSpec
+from combee.api.status import Parallelism
 from combee.methods.protocol import Cost, Iteration
 from combee.methods.registry import method_of
 from combee.plan.batching import next_batch
@@ -39,7 +40,7 @@ from combee.plan.lengths import (
     verdict_prompt,
 )
 from combee.plan.money import money_of
-from combee.plan.parallelism import Parallelism, parallelism_of
+from combee.plan.parallelism import parallelism_of
 from combee.plan.spending import least_spend
 from combee.plan.state import DataFacts, RunState, limits_of
 from combee.plan.types import RoleUsage

@@ -195,7 +195,7 @@ def _setup(run: PromptLearningRun) -> Setup:
 
 def _shape(session: Session) -> ShapeRecord | None:
     one = parallelism_of(session.run.spec, session.state)
-    return None if one is None else ShapeRecord(**asdict(one))
+    return None if one is None else ShapeRecord(**dict(one))
 
 
 def _held_out(session: Session, gate: Paired | None) -> HeldOut | None:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from combee.algo.parallelism import ShapeName
+from combee.api.status import Parallelism
 from combee.steps import WORK
 
 Count = Annotated[int, Field(ge=0)]
@@ -304,31 +305,11 @@ class DiagnosisRecord(Model):
     """null for a stated curve."""
 
 
-class ShapeRecord(Model):
+class ShapeRecord(Parallelism):
     """The shape of parallelism that fits the run, and what it can bring."""
 
-    name: ShapeName
-    """Candidate: the calls of one run side by side. Task: several runs side by side, since no batch of this
-    one fills the slots. Hybrid: both."""
-    reason: str
-    advice: str = ""
-    """What to do; empty where nothing is to be done."""
-    iterations: Count
-    """Iterations that the figures were measured over; 0 where they are expected."""
-    slots: Annotated[int, Field(ge=1)]
-    """Calls that can be in flight at once."""
-    utilisation: Share
-    """Share of the slots that was busy, by the recorded calls list-scheduled on them."""
-    speed_up: Amount
-    """Times as fast as the same calls one after the other."""
-    ceiling: Amount
-    """The same on any number of slots, at most: all seconds of calls over those of the longest chain."""
-    beside: Amount
-    """Times as fast as in turn that runs like this one can be side by side on these slots, at most."""
-    rejected: dict[str, str] = Field(default_factory=dict)
-    """Why each of the other shapes does not fit."""
-    invalidated_by: tuple[str, ...] = ()
-    """The conditions under which the figures do not hold."""
+    model_config = ConfigDict(extra="forbid", serialize_by_alias=True)
+    name: ShapeName = Field(description=Parallelism.model_fields["name"].description)
 
 
 class Replay(Model):

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from combee.api.status import ShapeStatus
-from combee.plan.parallelism import Parallelism
-from combee.report.parts import ShapeRecord
-
-Shape = Parallelism | ShapeStatus | ShapeRecord
-"""What a plan, a status and a result alike say of it."""
+from combee.api.status import Parallelism
 
 
-def sentence(shape: Shape) -> str:
+def sentence(shape: Parallelism) -> str:
     """Return the shape, why it fits and what to do."""
     return "; ".join(filter(None, (f"{shape.name}: {shape.reason}", shape.advice)))
 
 
-def bounds(shape: Shape) -> str:
+def bounds(shape: Parallelism) -> str:
     """Return what parallelism brings and can bring."""
     return (
         f"{shape.speed_up:.1f} times as fast as its calls one after the other on {shape.slots} slots, at "
@@ -26,7 +21,7 @@ def bounds(shape: Shape) -> str:
     )
 
 
-def lines(shape: Shape) -> Iterator[tuple[str, str]]:
+def lines(shape: Parallelism) -> Iterator[tuple[str, str]]:
     """Yield (what, words): the shape with its reason, what was rejected, the ceiling and when it fails."""
     yield "shape", sentence(shape)
     for name, why in shape.rejected.items():

@@ -11,12 +11,12 @@ from cluster_bench import FACTS, LEARNING, memory, seen, spec_of, summary
 from cluster_bench import plan as plan_of
 
 from combee.algo.parallelism import SHAPES, Load
-from combee.api.status import RunStatus
+from combee.api.status import Parallelism, RunStatus
 from combee.plan.cluster.decide import ClusterPlan
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.status import About, run_status
 from combee.plan.observed import Observed
-from combee.plan.parallelism import Parallelism, parallelism_of
+from combee.plan.parallelism import parallelism_of
 from combee.plan.preview import DataShape, preview
 from combee.plan.state import DataFacts, RunState, after_iteration
 from combee.report.shape import lines

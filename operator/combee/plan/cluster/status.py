@@ -18,7 +18,6 @@ from combee.api.status import (
     Pinned,
     RoleUsage,
     RunStatus,
-    ShapeStatus,
     SpendStatus,
     StepStatus,
     bounded,
@@ -96,7 +95,7 @@ def run_status(about: About, before: RunStatus, plan: ClusterPlan, seen: Seen) -
         held_out=_held_out(memory),
         gain=_gain(memory),
         diagnosis=_diagnosis(memory),
-        shape=_shape(spec, memory),
+        shape=parallelism_of(spec, memory.run),
         gate=_gate(memory),
         test_score=memory.test,
         usage=_usage(memory),
@@ -233,11 +232,6 @@ def _diagnosis(memory: Memory) -> DiagnosisStatus | None:
         examples=one.examples,
         rollouts=one.rollouts,
     )
-
-
-def _shape(spec: RunSpec, memory: Memory) -> ShapeStatus | None:
-    one = parallelism_of(spec, memory.run)
-    return None if one is None else ShapeStatus(**asdict(one))
 
 
 def _gate(memory: Memory) -> GateStatus | None:
