@@ -8,6 +8,8 @@ import hmac
 from combee.errors import BugError
 from combee.steps import KINDS
 
+PROGRAM = "combee"
+"""What the operator and its pods tell the API server that they are, which notes it beside what they write."""
 API_GROUP = "combee.dev"
 API_VERSION = "combee.dev/v1alpha1"
 RUN_KIND = "PromptLearningRun"

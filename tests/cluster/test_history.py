@@ -110,3 +110,5 @@ def test_what_is_taken_out_of_the_history_is_named(
     cluster.kubectl("create", "-f", "-", stdin=altered, namespace=namespace)
     code, text = verified()
     assert code == 5 and "wrong: line 3 is not what it was when line 4 was written" in text
+    assert "wrong: line 3 was not written by the operator but by kubectl-create at 2" in text
+    assert text.count("not written by the operator") == 1

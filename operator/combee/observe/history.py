@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from combee import names
 from combee.clients.kubernetes.kube import Kube
+from combee.observe.playbooks import writer_of
 from combee.plan.playbook.trail import FiledLine
 
 MAX_DIGITS = 9
@@ -20,5 +21,7 @@ async def filed_lines(kube: Kube, namespace: str, playbook: str) -> tuple[FiledL
         # Labels of long names are cut, so that two Playbooks can have the same one.
         ours = f"{prefix}-" == names.history_prefix(playbook)
         if ours and number.isdecimal() and len(number) <= MAX_DIGITS:
-            lines.append(FiledLine(int(number), str((one.get("data") or {}).get(names.LINE_KEY, ""))))
+            text = str((one.get("data") or {}).get(names.LINE_KEY, ""))
+            writer = writer_of(one["metadata"], ("data", names.LINE_KEY))
+            lines.append(FiledLine(int(number), text, writer))
     return tuple(sorted(lines, key=lambda line: line.number))

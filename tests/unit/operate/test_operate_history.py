@@ -19,12 +19,23 @@ class Listing:
 
     async def list(self, kind: str, namespace: str, labels: str) -> list[dict[str, Any]]:
         assert (kind, namespace, labels) == ("ConfigMap", "team", f"{names.LABEL_HISTORY}=formula")
-        return [{"metadata": {"name": one}, "data": {names.LINE_KEY: one}} for one in self.called]
+        return [{"metadata": self.meta(one), "data": {names.LINE_KEY: one}} for one in self.called]
+
+    def meta(self, name: str) -> dict[str, Any]:
+        """Labels may be anybody's; what counts is who wrote the line."""
+        fields = {"f:data": {f"f:{names.LINE_KEY}": {}}}
+        labelled = {"manager": "kubectl-label", "time": "t2", "fieldsV1": {"f:metadata": {"f:labels": {}}}}
+        writer = "kubectl-create" if name.endswith("1") else names.PROGRAM
+        return {
+            "name": name,
+            "managedFields": [{"manager": writer, "time": "t1", "fieldsV1": fields}, labelled],
+        }
 
 
 async def test_lines_come_by_number_and_other_config_maps_are_none() -> None:
     lines = await filed_lines(cast(Kube, Listing(*NAMES)), "team", "formula")
     assert [(one.number, one.text) for one in lines] == [(1, NAMES[1]), (2, NAMES[0])]
+    assert [one.writer for one in lines] == ["kubectl-create at t1", "combee at t1"]
 
 
 async def test_a_number_that_no_status_can_hold_is_no_line() -> None:

@@ -79,6 +79,19 @@ def test_a_line_that_is_gone_or_altered_is_named(entries: list[HistoryLine], dat
     assert list(breaks((*lines, more), trail)) != []
 
 
+@pytest.mark.parametrize(
+    ("writer", "is_told"),
+    [("kubectl-create at t", True), ("kubectl-combee at t", True), ("combee at t", False), ("", False)],
+)
+def test_a_line_that_another_program_wrote_is_named(writer: str, is_told: bool) -> None:
+    """Also one that fits into the chain to the byte, as one that was put back from a backup does."""
+    lines, trail = lines_of(HistoryLine(event="Made"), HistoryLine(event="Promoted"))
+    again = FiledLine(2, lines[1].text, writer)
+    assert again == lines[1]
+    told = [f"line 2 was not written by the operator but by {writer}"]
+    assert list(breaks((lines[0], again), trail)) == (told if is_told else [])
+
+
 def test_lines_that_are_gone_at_the_end_are_only_noticed_by_the_status() -> None:
     lines, trail = lines_of(*(HistoryLine(event="Made", message=str(n)) for n in range(3)))
     assert list(breaks(lines[:2], trail)) == ["line 3 is gone"]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote, urlencode
 
+from combee import names
 from combee.clients.kubernetes.kubeconfig import ONESELF, Identity, Login, login
 from combee.errors import BugError, ClusterError
 from combee.names import API_VERSION, PLAYBOOK_KIND, PLAYBOOK_VERSION_KIND, RUN_KIND
@@ -70,7 +71,7 @@ class Kube:
         namespace: str,
         deadline_seconds: float,
         identity: Identity = ONESELF,
-        program: str = "combee",
+        program: str = names.PROGRAM,
     ) -> None:
         self._client = client
         self.namespace = namespace
@@ -117,7 +118,7 @@ class Kube:
                 namespace=chosen.namespace,
                 deadline_seconds=deadline_seconds,
                 identity=identity.over(chosen.identity),
-                program="kubectl-combee" if as_a_person else "combee",
+                program="kubectl-combee" if as_a_person else names.PROGRAM,
             )
         except (config.ConfigException, OSError) as error:
             raise ClusterError(

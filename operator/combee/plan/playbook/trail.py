@@ -12,10 +12,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
+from combee import names
 from combee.api.playbook_status import HistoryEntry, HistoryLine, Trail
 
 MAX_PENDING = 100
@@ -29,6 +30,13 @@ class FiledLine:
 
     number: int
     text: str
+    writer: str = field(default="", compare=False)
+    """the program that wrote the text, and when, as the API server noted it; empty where it did not."""
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it was written by another program than the operator."""
+        return bool(self.writer) and not self.writer.startswith(f"{names.PROGRAM} at ")
 
     @property
     def digest(self) -> str:
@@ -118,6 +126,8 @@ def breaks(lines: Iterable[FiledLine], trail: Trail | None) -> Iterator[str]:
         if line is None:
             yield f"line {number} is gone"
             continue
+        if line.is_foreign:
+            yield f"line {number} was not written by the operator but by {line.writer}"
         content = line.line
         if content is None or content.number != number:
             yield f"line {number} is not one that the operator wrote"
