@@ -1,13 +1,14 @@
-"""How long calls and steps of each kind took: quantiles over the whole run, from what was recorded."""
+"""How long calls and steps of each kind took, and how many tokens the task model's calls had: quantiles over
+the whole run, from what was recorded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from combee.report.parts_cost import Durations, Quantiles
+from combee.report.parts_cost import Durations, Quantiles, TaskTokens
 from combee.report.result import IterationRecord, Result, StepRecord
 from combee.report.rollouts import CallGraphs
-from combee.report.text import Table, duration
+from combee.report.text import Table, count, duration
 from combee.steps import order_of
 from combee.work.asker import decode_rows
 from combee.work.happened import quantile
@@ -50,12 +51,37 @@ def durations(
     )
 
 
-def _quantiles(seconds: Sequence[float]) -> Quantiles | None:
-    if not seconds:
+def task_tokens(graphs: CallGraphs) -> TaskTokens | None:
+    """Return how long the task model's calls were; None where it was asked nothing."""
+    rows = [
+        (row.prompt_tokens, row.completion_tokens)
+        for _, parts in graphs
+        for data in parts
+        for row in decode_rows(data)
+        if row.role == "task"
+    ]
+    prompt, completion = map(_quantiles, zip(*rows, strict=True)) if rows else (None, None)
+    return TaskTokens(prompt=prompt, completion=completion) if prompt and completion else None
+
+
+def _quantiles(numbers: Sequence[float]) -> Quantiles | None:
+    if not numbers:
         return None
-    ordered = sorted(seconds)
+    ordered = sorted(numbers)
     p50, p95, p99 = (round(quantile(ordered, share), 6) for share in (0.5, 0.95, 0.99))
     return Quantiles(n=len(ordered), p50=p50, p95=p95, p99=p99)
+
+
+def lengths(result: Result) -> str:
+    """Return in words how long the task model's calls were; empty where it was asked nothing."""
+    if (tokens := result.task_tokens) is None:
+        return ""
+    prompt, answer = (
+        f"{one.p50:,.0f} tokens in the median, {one.p95:,.0f} at p95"
+        for one in (tokens.prompt, tokens.completion)
+    )
+    calls = count(tokens.prompt.n, "call")
+    return f"a call with its prompt {prompt}; its answer {answer} (measured over {calls} of the task model)"
 
 
 def table(result: Result) -> Table:

@@ -31,7 +31,7 @@ from combee.report.cost import (
     with_serial,
 )
 from combee.report.diagnosed import diagnosis_of
-from combee.report.durations import call_seconds, durations, step_seconds
+from combee.report.durations import call_seconds, durations, step_seconds, task_tokens
 from combee.report.energy import energy_of, with_joules
 from combee.report.entries import NO_BETTER, SHORT, entries_of, variants_of
 from combee.report.result import (
@@ -111,6 +111,7 @@ async def result_of(session: Session, graphs: CallGraphs) -> Result:
         diagnosis=diagnosis,
         evaluation=records.around.get(EVALUATE.name),
         shape=_shape(session),
+        task_tokens=task_tokens(graphs),
         durations=durations(call_seconds(graphs), step_seconds(iterations, records.around)),
         energy=energy_of(intervals, session.summaries.values()),
         budget=budget_lines(session),

@@ -142,7 +142,7 @@ class SerialBaseline(Model):
 
 
 class Quantiles(Model):
-    """Quantiles of seconds, by nearest rank."""
+    """Quantiles by nearest rank."""
 
     n: Annotated[int, Field(ge=1)]
     p50: Amount
@@ -150,8 +150,16 @@ class Quantiles(Model):
     p99: Amount
 
 
+class TaskTokens(Model):
+    """How many tokens the task model's calls had in the whole run."""
+
+    prompt: Quantiles
+    """The playbook and all else that it is asked with."""
+    completion: Quantiles
+
+
 class Durations(Model):
-    """How long one kind of step took in the whole run."""
+    """How long one kind of step took in the whole run, in seconds."""
 
     step: str
     calls: Quantiles | None = None

@@ -40,6 +40,7 @@ from combee.report.parts_cost import EnergyUsed as EnergyUsed
 from combee.report.parts_cost import SerialBaseline as SerialBaseline
 from combee.report.parts_cost import SerialPoint as SerialPoint
 from combee.report.parts_cost import Setup as Setup
+from combee.report.parts_cost import TaskTokens as TaskTokens
 
 Outcome = Literal["Learned", "Unsure", "NothingBetter", "BudgetExhausted", "Failed", "Stopped"]
 Role = Literal["task", "proposer", "evaluator", "proxy", "referee", "embedder"]
@@ -327,6 +328,8 @@ class Result(Model):
     """The one look at gate and test after the last iteration."""
     shape: ShapeRecord | None = None
     """The shape of parallelism that fits; null in results of older versions, and before data was counted."""
+    task_tokens: TaskTokens | None = None
+    """null where the task model was asked nothing, and in results of older versions."""
     durations: tuple[Durations, ...] = ()
     """How long calls and steps took, by kind of step; empty in results of older versions."""
     energy: EnergyUsed | None = None

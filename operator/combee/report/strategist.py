@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from combee.report import words
 from combee.report.audit import SURVIVED, Audit
+from combee.report.durations import lengths
 from combee.report.parts import DiagnosisRecord
 from combee.report.result import Result
 from combee.report.shape import lines as shape_lines
@@ -89,7 +90,7 @@ def _task(result: Result, title: str) -> Section:
         title,
         (
             ("task", f"{setup.task or NOT_SHOWN}, scored by {setup.metric}"),
-            ("input and output shape", NOT_SHOWN),
+            ("input and output shape", lengths(result) or NOT_SHOWN),
             ("data", rows),
             ("heldOut", f"kept by {setup.steward or 'nobody who is named'}, {tuned}" if held else NOT_SHOWN),
             ("untouched prompt, on select", score(start.select) if start else NOT_SHOWN),

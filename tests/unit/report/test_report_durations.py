@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up import result
 
+from combee.plan.types import StepSummary
 from combee.report import figures
 from combee.report.build import build_report, build_strategist
-from combee.report.durations import durations, step_seconds, table
-from combee.report.result import StepRecord, read_result, to_bytes
+from combee.report.durations import durations, step_seconds, table, task_tokens
+from combee.report.result import Result, StepRecord, read_result, to_bytes
 
 SECONDS = st.lists(st.floats(0, 1e6), min_size=1, max_size=200)
 
@@ -54,3 +56,23 @@ def test_they_are_in_both_reports_and_not_shown_where_an_older_version_left_none
     assert table(measured).rows == (("map", "2", "0.25 s", "4.5 s", "4.5 s", "1", "9.0 s", "9.0 s", "9.0 s"),)
     assert "| map | 2 | 0.25 s |" in build_strategist(measured).markdown
     assert "How long calls and steps took" in build_report(measured, lessons_markdown="").html
+
+
+def test_how_long_the_task_models_calls_were_stands_in_section_one() -> None:
+    def row(role: str, prompt: int, completion: int) -> bytes:
+        return json.dumps([role, "rollout", 0, 1.0, prompt, completion, 0, False, 1]).encode() + b"\n"
+
+    summary = cast(StepSummary, None)
+    shards = [row("task", 900 + n, 10 * n) for n in range(1, 21)]
+    tokens = task_tokens([(summary, [b"".join(shards), row("proposer", 9999, 9999)]), (summary, [])])
+    assert tokens is not None and tokens.prompt.n == 20
+    assert (tokens.prompt.p50, tokens.prompt.p95, tokens.completion.p95) == (910.0, 919.0, 190.0)
+    assert task_tokens([(summary, [row("proposer", 1, 1)])]) is None
+
+    def shape(made: Result) -> str:
+        return build_strategist(made).markdown.partition("input and output shape")[2].partition("\n")[0]
+
+    assert "not shown" in shape(result())
+    told = shape(read_result(to_bytes(result().model_copy(update={"task_tokens": tokens}))))
+    assert "910 tokens in the median, 919 at p95; its answer 100 tokens in the median, 190 at p95" in told
+    assert "20 calls of the task model" in told
