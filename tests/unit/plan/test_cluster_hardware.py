@@ -60,10 +60,13 @@ KNOWN: dict[str, tuple[Any, list[Node]]] = {
         [node(), node(A100, taints=(taint("team", "b"),))],
     ),
 }
+NONE_NOW = (
+    "No node that its pods may use has 2 GPUs now; kubectl get nodes -L nvidia.com/gpu.product lists them"
+)
 UNKNOWN: dict[str, tuple[Any, list[Node] | None, str]] = {
     "nodes may not be read": (SPEC, None, "The operator may not read nodes (the chart's readNodes)"),
-    "there are none": (SPEC, [], "No node that its pods may use has 2 GPUs now"),
-    "all are too small": (SPEC, [node(gpus=1)], "No node that its pods may use has 2 GPUs now"),
+    "there are none": (SPEC, [], NONE_NOW),
+    "all are too small": (SPEC, [node(gpus=1)], NONE_NOW),
     "a node has no label": (
         SPEC,
         [node(), node("")],

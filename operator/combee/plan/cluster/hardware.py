@@ -98,7 +98,8 @@ def _gpus_of(engine: Engine, nodes: Sequence[Node] | None) -> tuple[str, str]:
         return "", "The operator may not read nodes (the chart's readNodes)"
     fit = [node for node in nodes if _fits(engine, node)]
     if not fit:
-        return "", f"No node that its pods may use has {engine.server.gpus_per_replica} GPUs now"
+        lacks = f"No node that its pods may use has {engine.server.gpus_per_replica} GPUs now"
+        return "", f"{lacks}; kubectl get nodes -L {LABELS[0][0]} lists them"
     names = sorted({node.named for node in fit})
     if "" in names:
         return "", "A node that its pods may use has no label that names its GPUs"
