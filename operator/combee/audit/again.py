@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 from combee.algo.budget import Limits
-from combee.algo.clusters import sides_by_cluster
 from combee.api.run import LimitName, PromptLearningRun
 from combee.assembly.guard import BudgetGuard
 from combee.audit.cost import at_most
@@ -19,6 +17,7 @@ from combee.errors import DataError, UserError
 from combee.local.meter import Listener, Meter
 from combee.local.record import Record
 from combee.local.session import Prepared, contexts, run_session
+from combee.plan.gatescores import gate_sides
 from combee.plan.types import StepSummary
 from combee.records import Example
 from combee.report.audit import AuditedRun
@@ -179,6 +178,4 @@ def _gate_scores(folder: Path) -> Scores | None:
     looked = next((one for one in read if one and not one.error and kind_of(one.kind).looks_at_gate), None)
     if looked is None:
         return None
-    store = Store.open(str(folder / STORE))
-    record: dict[str, Any] = json.loads(store.get_blob(looked.outputs["record"]))
-    return sides_by_cluster(json.loads(store.get_blob(record["scores"]["gate"])))
+    return gate_sides(looked.outputs["record"], Store.open(str(folder / STORE)).get_blob)

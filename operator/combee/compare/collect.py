@@ -37,7 +37,7 @@ def collect(cell: Cell, slots: Sequence[int], law: LatencyLaw) -> list[CellFacts
     store = Store.open(str(cell.folder / "store"))
     steps = read_steps(cell.folder)
     looked = next((step for step in steps if kind_of(step.kind).looks_at_gate), None)
-    record = json.loads(store.get_blob(looked.outputs["record"])) if looked is not None else None
+    record = looked.outputs["record"] if looked is not None else ""
     rows = {step.step: _rows(store, cell.folder, step) for step in steps}
     scores = read_scores(cell, record, store)
     return timed(cell, result, steps, rows, scores, slots, law)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from combee.algo.clusters import sides_by_cluster
 from combee.clients.store.store import Store
 from combee.compare.cells import Cell
 from combee.errors import DataError
 from combee.local.flags import StandInFlags
 from combee.local.session import context_on, prepare
 from combee.local.sources import parse_stand_ins
+from combee.plan.gatescores import gate_sides
 from combee.work.context import held_out_split
 from combee.work.rollouts import evaluate
 
@@ -44,16 +44,17 @@ async def score_start(cell: Cell, given: StandInFlags) -> None:
     Store.open(str(cell.folder.parent)).put(start_file(cell).name, text.encode())
 
 
-def read_scores(cell: Cell, record: dict[str, object] | None, store: Store) -> Scores:
-    """Return the cell's scores: of its own look at gate (``record`` is evaluate's), else the start's."""
-    if record is not None:
-        digests = record.get("scores")
-        if not isinstance(digests, dict) or "gate" not in digests:
-            raise DataError(
-                "this run was made by a version that kept no scores by example",
-                where=str(cell.folder),
-                fix="Delete the folder and run the same command again",
-            )
-        return sides_by_cluster(json.loads(store.get_blob(digests["gate"])))
-    kept: Scores = json.loads(start_file(cell).read_bytes())
-    return kept
+def read_scores(cell: Cell, record: str, store: Store) -> Scores:
+    """Return the cell's scores: of its own look at gate (``record`` is the digest of evaluate's), else, where
+    that is empty, the start's."""
+    if not record:
+        kept: Scores = json.loads(start_file(cell).read_bytes())
+        return kept
+    try:
+        return gate_sides(record, store.get_blob)
+    except KeyError:
+        raise DataError(
+            "this run was made by a version that kept no scores by example",
+            where=str(cell.folder),
+            fix="Delete the folder and run the same command again",
+        ) from None

@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from combee.algo.clusters import sides_by_cluster
 from combee.errors import UserError
 
 GATE_VERSION = 1
@@ -63,6 +64,15 @@ class GateScores:
                 where=where,
                 fix="Leave the key out, or let a run make the version",
             ) from None
+
+
+def gate_sides(record: str, blob: Callable[[str], bytes]) -> dict[str, dict[str, float]]:
+    """Return ``baseline`` and ``best`` of a look at gate by example, or by cluster where rows have them.
+
+    ``record``: the digest of what the look recorded; ``blob``: returns the bytes of a digest. Raises KeyError
+    for the record of a version that kept no scores.
+    """
+    return sides_by_cluster(json.loads(blob(json.loads(blob(record))["scores"]["gate"])))
 
 
 def _named(example: str) -> str:

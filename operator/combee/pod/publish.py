@@ -10,12 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from combee import names
-from combee.algo.clusters import sides_by_cluster
 from combee.api.methods import Method
 from combee.assembly.crash import bug_text
 from combee.errors import ArtifactTooLargeError, BugError, CombeeError
 from combee.methods.protocol import Rendered
-from combee.plan.gatescores import GateScores
+from combee.plan.gatescores import GateScores, gate_sides
 from combee.plan.types import Step, StepSummary
 from combee.pod.configmaps import ConfigMaps
 from combee.pod.environment import Pod, open_store
@@ -101,8 +100,7 @@ def gate_scores(step: Step, blob: Callable[[str], bytes]) -> str:
     record, held_out = step.inputs.get("record", ""), str(step.params.get("heldOut") or "")
     if not record or not held_out:
         return ""
-    sides = sides_by_cluster(json.loads(blob(json.loads(blob(record))["scores"]["gate"])))
-    return GateScores.paired(held_out, **sides).to_json()
+    return GateScores.paired(held_out, **gate_sides(record, blob)).to_json()
 
 
 def content(

@@ -13,7 +13,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from combee.api.load import parse_run
-from combee.cli.cluster.compare import _member, _refuse_unfinished
+from combee.cli.cluster.compare import _member, _refuse_unfinished, _scores
 from combee.cli.cluster.place import Here, Place, found_in
 from combee.cli.main import app
 from combee.clients.kubernetes.kube import Object
@@ -132,6 +132,19 @@ def test_a_run_that_is_no_cell_is_said_to_be_none(text: str, tmp_path: Path) -> 
     made["metadata"]["annotations"]["combee.dev/cell"] = text
     with pytest.raises(CombeeError, match="which cell of a comparison it is"):
         _member(found_in({**made, **_placed(made)}), tmp_path)
+
+
+def test_rows_of_one_cluster_count_once_as_on_a_laptop(tmp_path: Path) -> None:
+    (path, *_) = write_runs(request(tmp_path), "methods")
+    cell = _member(found_in({**(made := yaml.safe_load(path.read_text())), **_placed(made)}), tmp_path).cell
+    assert _scores(cell) is None
+    cell.folder.mkdir(parents=True)
+    look = {"baseline": {"1": 0.0, "2": 1.0, "3": 1.0}, "best": {"1": 1.0, "2": 1.0, "3": 0.0}}
+    (cell.folder / "gate.json").write_text(json.dumps(look))
+    assert _scores(cell) == look
+    clustered = {**look, "clusters": {"1": "a", "2": "a", "3": "b"}}
+    (cell.folder / "gate.json").write_text(json.dumps(clustered))
+    assert _scores(cell) == {"baseline": {"a": 0.5, "b": 1.0}, "best": {"a": 1.0, "b": 0.0}}
 
 
 def called(*words: str) -> Result:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from combee.algo.clusters import sides_by_cluster
 from combee.algo.latency import H200, LatencyLaw
 from combee.api.digests import manifest_digest
 from combee.api.methods import METHOD_NAMES
@@ -151,10 +152,9 @@ def _starts(members: Sequence[Member]) -> dict[tuple[str, int], Scores]:
 
 def _scores(cell: Cell) -> Scores | None:
     try:
-        scores: Scores = json.loads((cell.folder / GATE_FILE).read_bytes())
+        return sides_by_cluster(json.loads((cell.folder / GATE_FILE).read_bytes()))
     except FileNotFoundError:
         return None
-    return scores
 
 
 def _facts(
