@@ -20,7 +20,7 @@ from combee.local.record import Record, read_record
 from combee.local.replay import replay
 from combee.local.session import Prepared
 from combee.report.audit import AUDIT_FILE, Audit, OtherClass, playbook_digest, to_bytes
-from combee.report.result import Paired, Result
+from combee.report.result import Result
 from combee.report.stamps import Seen, claims_gain, pooled, stamps
 
 Split = Literal["gate", "test"]
@@ -51,18 +51,13 @@ def result_in(request_folder: Path, store: str, recorded: Prepared) -> Result:
     record.store.close()
     result = record.result
     if result is None or result.outcome in ("Stopped", "Failed"):
+        how = "is not over" if result is None else f"ended {result.outcome}"
         raise UserError(
-            "the run is not over: there is no claim to audit"
-            if result is None
-            else f"the run {_how(result)}",
+            f"the run {how}: there is no claim to audit",
             where=str(request_folder),
             fix="Go on with the same combee run command, and audit what it leaves",
         )
     return result
-
-
-def _how(result: Result) -> str:
-    return f"ended {result.outcome}: there is no claim to audit"
 
 
 async def audit(request: Request, listener: Callable[[str], Listener], tell: Callable[[str], None]) -> Audit:
@@ -118,13 +113,9 @@ async def _again(
         prepared = replace(request.live, run=with_seed(request.live.run, seed, result))
         folder = request.out / "seeds" / f"s{seed}"
         done.append(await whole_run(prepared, folder, listener(name), request.out / "memo"))
-    together = _pooled(done, request)
+    together = pooled([one.scores for one in done], request.live.run.spec.seed)
     seen = replace(seen, seeds=[one.run for one in done], pooled=together)
     return replace(seen, other=await _other(request, result, record, listener, tell))
-
-
-def _pooled(done: list[Done], request: Request) -> Paired | None:
-    return pooled([one.scores for one in done], request.live.run.spec.seed)
 
 
 async def _other(

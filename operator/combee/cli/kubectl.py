@@ -144,14 +144,10 @@ def report(
     Exit codes: 0 written, 2 no such run, right or result.
     """
     folder = output or Path(name)
-    if strategist and (Path(name) / "result.json").is_file():
-        from combee.cli.strategist import run_strategist
-
-        raise typer.Exit(run_strategist(Path(name), folder))
-    if (Path(name) / "run.json").is_file():
+    if (Path(name) / ("result.json" if strategist else "run.json")).is_file():
         from combee.cli.report import run_report_here
 
-        raise typer.Exit(run_report_here(Path(name), folder))
+        raise typer.Exit(run_report_here(Path(name), folder, strategist=strategist))
     from combee.cli.cluster.report import run_report
 
     raise typer.Exit(run_report(name, folder, place, wait_seconds=timeout, strategist=strategist))

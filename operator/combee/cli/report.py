@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,22 +15,28 @@ if TYPE_CHECKING:
 
 RESULT = "result.json"
 FILES = ("report.md", "report.html")
+SECTIONS = ("strategist.md", "strategist.html")
 
 
-def run_report_here(folder: Path, out: Path) -> int:
-    """Make both reports of the result in ``folder`` into ``out``, and print the stamps."""
+def run_report_here(folder: Path, out: Path, *, strategist: bool) -> int:
+    """Make both reports of the result in ``folder`` into ``out``, and print the stamps; with ``strategist``
+    the ten sections in place of the reports."""
 
     def work() -> int:
         from combee.clients.store.store import Store
 
         result, audit = read((folder / RESULT).read_bytes(), str(folder / RESULT), folder)
+        made = sections(result, audit) if strategist else reports(result, audit)
         store = Store.open(str(out))
         try:
-            for name, data in reports(result, audit).items():
+            for name, data in made.items():
                 store.put(name, data)
         finally:
             store.close()
-        write(sys.stdout, f"{stamps(audit)}{out}/report.html is made anew\n")
+        if strategist:
+            show(made)
+        else:
+            write(sys.stdout, f"{stamps(audit)}{out}/report.html is made anew\n")
         return 0
 
     return guarded(work)
@@ -51,6 +58,19 @@ def reports(result: Result, audit: Audit | None) -> dict[str, bytes]:
 
     made = build_report(result, lessons_markdown=lessons_markdown(result), audit=audit)
     return dict(zip(FILES, (made.markdown.encode(), made.html.encode()), strict=True))
+
+
+def sections(result: Result, audit: Audit | None) -> dict[str, bytes]:
+    """Return the strategist's ten sections as both files, with the stamps."""
+    from combee.report.build import build_strategist
+
+    made = build_strategist(result, audit)
+    return dict(zip(SECTIONS, (made.markdown.encode(), made.html.encode()), strict=True))
+
+
+def show(files: Mapping[str, bytes]) -> None:
+    """Print the sections."""
+    write(sys.stdout, files[SECTIONS[0]].decode())
 
 
 def stamps(audit: Audit | None) -> str:

@@ -16,8 +16,7 @@ from combee import names
 from combee.cli.cluster.logs import last_words
 from combee.cli.cluster.place import Here, LiveRun, find, note, on_cluster, say
 from combee.cli.cluster.pods import begun, children_selector, log_lines, phase_of
-from combee.cli.report import read, reports, stamps
-from combee.cli.strategist import sections_of, show
+from combee.cli.report import read, reports, sections, show, stamps
 from combee.cli.where import Place
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.clients.store.store import Store
@@ -43,13 +42,11 @@ def run_report(name: str, out: Path, place: Place, *, wait_seconds: float, strat
         run = await find(here, name)
         _refuse_folder(out)
         files = await fetched(here, run, wait_seconds)
-        if strategist:
-            made = await asyncio.to_thread(sections_of, files[RESULT_FILE], f"{name}: {RESULT_FILE}", out)
-            # result.json is written last: where it is, the rest is.
-            files = {**made, **files}
         result, audit = read(files[RESULT_FILE], f"{name}: {RESULT_FILE}", out)
-        if audit is not None:
-            files = {**files, **await asyncio.to_thread(reports, result, audit)}
+        made = await asyncio.to_thread(sections, result, audit) if strategist else {}
+        anew = await asyncio.to_thread(reports, result, audit) if audit else {}
+        # result.json is written last: where it is, the rest is.
+        files = {**made, **files, **anew}
         await asyncio.to_thread(written, files, out)
         if strategist:
             show(made)
