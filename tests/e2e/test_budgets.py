@@ -123,6 +123,25 @@ def test_a_run_that_the_clock_stops_says_what_it_learned_is_worth(seed: int) -> 
     assert it.seconds <= budget["wallClockSeconds"]
 
 
+def test_a_kill_during_the_look_asks_nothing_more_of_the_iteration_that_a_budget_ended() -> None:
+    """Gone through again, it would be granted rollouts that were refused while others were in flight."""
+
+    def before() -> World:
+        it = world(22, {"rollouts": 176}, width=4, size=20)
+        it.server_faults = Faults()
+        return it
+
+    whole, killed = before(), before()
+    end = whole.session()
+    assert end is not None and "the budget of 176 rollouts is spent" in end.reason
+    steps = whole.disk.folder.summaries()
+    (look,) = (one for one in steps.values() if one.kind == "evaluate")
+    assert killed.session(whole.seconds - look.seconds["wall"] / 2) is None
+    assert killed.session() == end
+    assert killed.book.rollouts == whole.book.rollouts
+    assert killed.disk.folder.summaries().keys() == steps.keys()
+
+
 def test_a_run_that_is_killed_again_and_again_still_ends_at_its_wall_clock() -> None:
     """Killed in each step, it never finishes one; what it took counts all the same."""
     it = world(1, {"wallClockSeconds": 30}, width=4, size=20)

@@ -15,7 +15,7 @@ from functools import reduce
 from typing import Protocol
 
 from combee.assembly.guard import BudgetGuard
-from combee.errors import BugError, CombeeError, UserError
+from combee.errors import BudgetExhaustedError, BugError, CombeeError, UserError
 from combee.local.meter import Meter
 from combee.plan.decide import Identity, Plan, decide
 from combee.plan.money import money_of
@@ -113,16 +113,19 @@ class LocalExecutor:
         self.meter.moved(before, self.state, self.plans)
 
     async def _do(self, step: Step) -> None:
-        """Run a step. A failure is recorded in this session only, so that the next session retries the step.
-        An error that the user must fix first, such as a full store, ends the session."""
+        """Run a step. A failure is recorded in this session only, so that the next session retries the step;
+        but a spent budget stays spent, and is kept. An error that the user must fix first, such as a full
+        store, ends the session."""
         self.current = step
         try:
             summary = await run_step(self.context, step, self.plans, self.baseline)
         except CombeeError as error:
             if isinstance(error, BugError | UserError):
                 raise
-            self.summaries[step.name] = self.guard.failed(step, error.code, str(error))
-            return
+            summary = self.guard.failed(step, error.code, str(error))
+            if not isinstance(error, BudgetExhaustedError):
+                self.summaries[step.name] = summary
+                return
         self.summaries[step.name] = await asyncio.to_thread(self.folder.keep, summary)
 
     def stopped(self) -> Outcome:

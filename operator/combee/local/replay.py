@@ -162,9 +162,14 @@ class _Replay(LocalExecutor):
     kept: _RecordFolder
 
     async def _do(self, step: Step) -> None:
-        """Do a step again. What follows a step that differs follows from it: the replay ends there."""
-        if step.name not in self.record.summaries:
+        """Do a step again, unless it failed at its budget, which is not held here. What follows a step that
+        differs follows from it: the replay ends there."""
+        recorded = self.record.summaries.get(step.name)
+        if recorded is None:
             raise _EndError(f"in step {step.name}")
+        if recorded.error:
+            self.summaries[step.name] = recorded
+            return
         paths = [receipt_path(self.context, step.name, shard) for shard in range(step.shards)]
         lost = await self.record.lost(paths)
         self.backend.lost, self.kept.lossy = {}, bool(lost)
