@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 
 import httpx2
 
+from bench.virtual import Wire
 from combee.algo.tokens import estimate_tokens
 from combee.clients.model.looks import CACHED_TOKENS, KV_USE, PROMPT_TOKENS, RUNNING, WAITING, Looks
-from combee.clients.model.wire import Endpoint
 from combee.sim.latency import PREFILL_SECONDS_PER_TOKEN, step
 
 MAX_RUNNING = 256
@@ -34,14 +34,13 @@ class _Request:
 
 
 @dataclass
-class Server:
-    """Stands where a connection stands. ``slow``: how many times as long everything takes."""
+class Server(Wire):
+    """``slow``: how many times as long everything takes."""
 
     cache_tokens: int
     shows_metrics: bool
     slow: float = 1.0
     answer_tokens: dict[str, int] = field(default_factory=dict)
-    quirks: set[str] = field(default_factory=set)
     preemptions: int = 0
     _running: list[_Request] = field(default_factory=list)
     _queue: deque[_Request] = field(default_factory=deque)
@@ -50,18 +49,8 @@ class Server:
     _timer: asyncio.TimerHandle | None = None
 
     def __post_init__(self) -> None:
-        self.looks = Looks(self._pages, clock=lambda: asyncio.get_running_loop().time())
-        if not self.shows_metrics:
-            self.looks = None  # type: ignore[assignment]
-
-    def to(self, endpoint: Endpoint) -> Server:
-        return self
-
-    def context_tokens(self, model: str) -> None:
-        return None
-
-    def weigh_schema(self, followed: bool | None) -> None:
-        return None
+        if self.shows_metrics:
+            self.looks = Looks(self._pages, clock=lambda: asyncio.get_running_loop().time())
 
     async def post(self, path: str, body: bytes) -> httpx2.Response:
         text = json.loads(body)["messages"][0]["content"]

@@ -10,10 +10,12 @@ import asyncio
 import selectors
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from functools import cached_property
+from typing import Any, Self, TypeVar
 
 from bench.inprocess import Direct
-from combee.clients.model.wire import ChatRequest, Completion
+from combee.clients.model.looks import Looks
+from combee.clients.model.wire import ChatRequest, Completion, Endpoint
 from combee.sim.latency import Engine, PrefixCache
 from combee.sim.model import Model
 from combee.sim.params import SimConfig
@@ -54,6 +56,27 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """The result of ``work``, run on modelled time from 0."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(work)
+
+
+class Wire:
+    """Stands where a connection stands, for clients whose calls ``post`` answers."""
+
+    looks: Looks | None = None
+
+    def to(self, endpoint: Endpoint) -> Self:
+        """The same connection for every endpoint."""
+        return self
+
+    @cached_property
+    def quirks(self) -> set[str]:
+        """What calls met of the server's ways."""
+        return set()
+
+    def context_tokens(self, model: str) -> None:
+        """A server that does not say."""
+
+    def weigh_schema(self, followed: bool | None) -> None:
+        """Nothing follows from it."""
 
 
 class Server:

@@ -28,7 +28,10 @@ from combee.clients.model.limits import RunLimits
 from combee.clients.model.memo import Memo
 from combee.clients.model.race import Hedger
 from combee.local.clock import RunClock
-from combee.plan.types import Outcome
+from combee.local.executor import LocalExecutor
+from combee.plan.decide import Plan
+from combee.plan.spending import kept_for_look
+from combee.plan.types import Clocks, Outcome
 from combee.sim import faults, latency, prompts, roles, wire
 from combee.sim.model import Model, request_digest
 from combee.sim.params import Faults
@@ -37,6 +40,7 @@ from combee.tasks.dataset import Dataset, dataset_digest
 MORE = 1.2
 """Tokens that this server counts for each that the client estimates: estimates are never right."""
 DEADLINE_SECONDS = 20
+GPUS = 2
 ROLES = ("task", "proposer")
 PRICE = ModelPrice.model_validate(
     {"name": inprocess.MODEL, "promptPerMillionTokens": 2.0, "completionPerMillionTokens": 8.0}
@@ -59,26 +63,15 @@ class Book:
 
 
 @dataclass
-class Server:
-    """Stands where a connection stands: answers by the simulated model, with faults, in modelled time."""
+class Server(virtual.Wire):
+    """Answers by the simulated model, with faults, in modelled time."""
 
     model: Model
     faults: Faults
     seed: int
     book: Book
     now: Callable[[], float]
-    looks: None = None
-    quirks: set[str] = field(default_factory=set)
     running: int = 0
-
-    def to(self, endpoint: Endpoint) -> Server:
-        return self
-
-    def context_tokens(self, model: str) -> None:
-        return None
-
-    def weigh_schema(self, followed: bool | None) -> None:
-        return None
 
     async def post(self, path: str, body: bytes) -> httpx2.Response:
         parsed = json.loads(body)
@@ -138,6 +131,23 @@ class _Mortal(inprocess._Store):
         return call()
 
 
+@dataclass(slots=True, kw_only=True)
+class _Holding(LocalExecutor):
+    """An executor whose run holds GPUs all the time, as the operator and its pods count them."""
+
+    def _held(self) -> float:
+        return self.guard.gpus * self.guard.elapsed_seconds()
+
+    def _decide(self, clocks: Clocks) -> Plan:
+        return LocalExecutor._decide(self, replace(clocks, gpu_seconds=self._held()))
+
+    def _follow(self, plan: Plan) -> None:
+        LocalExecutor._follow(self, plan)
+        guard, held = self.guard, self._held()
+        kept = kept_for_look(self.context.spec, self.state, gpus=guard.gpus, gpu_seconds=held)
+        guard.start_step(replace(guard.before, gpu_seconds=held), kept)
+
+
 @dataclass
 class World:
     """One run: its manifest and rows, its server, its disk, and the seconds of all its sessions so far."""
@@ -179,8 +189,10 @@ class World:
     async def _work(self, loop: virtual.VirtualLoop, store: _Mortal) -> Outcome:
         spec = self.run.spec
         began = self.seconds
-        executor = inprocess.executor_of(self.run, self.splits, {}, loop.time)
+        made = inprocess.executor_of(self.run, self.splits, {}, loop.time)
+        executor = _Holding(**{name: getattr(made, name) for name in LocalExecutor.__slots__})
         guard = executor.guard
+        guard.gpus = GPUS
         clock = guard.elapsed_seconds = RunClock(self.disk, loop.time)
         beating = asyncio.ensure_future(clock.beat())
         limits = RunLimits(spec.workers.concurrency, clock=loop.time)

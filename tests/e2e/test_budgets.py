@@ -4,11 +4,12 @@ is killed."""
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
 from bench import inprocess
-from budget_world import DEADLINE_SECONDS, World, few, manifest
+from budget_world import DEADLINE_SECONDS, GPUS, World, few, manifest
 
 from combee.local.clock import BEAT_SECONDS
 from combee.sim.params import Faults, Law
@@ -26,7 +27,13 @@ BAD_DAY = Faults(
     truncate_rate=0.03,
     malform_rate=0.02,
 )
-WHOLE = {"rollouts": 250, "tokens": 250_000, "wallClockSeconds": 120, "money": 0.7}
+WHOLE = {
+    "rollouts": 250,
+    "tokens": 250_000,
+    "wallClockSeconds": 120,
+    "money": 0.7,
+    "gpuSeconds": 120 * GPUS,
+}
 """About what the whole run takes."""
 
 
@@ -65,9 +72,9 @@ def test_no_budget_is_exceeded_by_more_than_the_calls_in_flight() -> None:
 
     At its end a run has at most ``workers.concurrency`` requests in flight, and each of them may use more
     than was held for it, since only the server can count its tokens. Each kill loses as many answers, which
-    are asked for again. Rollouts are exact but for those, and no request is made after the wall clock ran
-    out. A call that fails for good is charged the most it may have used."""
-    spent_all, killed, diagnosed = 0, 0, 0
+    are asked for again. Rollouts are exact but for those, and no request is made after the wall clock or the
+    GPUs' seconds ran out. A call that fails for good is charged the most it may have used."""
+    spent_all, killed, diagnosed, limits = 0, 0, 0, Counter[str]()
     for seed in range(BUDGETS):
         it, kills = drawn(seed)
         ends = [it.session(after) for after in kills if it.outcome is None]
@@ -89,14 +96,19 @@ def test_no_budget_is_exceeded_by_more_than_the_calls_in_flight() -> None:
         if budget.wall_clock_seconds is not None:
             assert book.last_request <= budget.wall_clock_seconds, said
             assert it.seconds <= budget.wall_clock_seconds + DEADLINE_SECONDS, said
+        if budget.gpu_seconds is not None:
+            assert book.last_request * GPUS <= budget.gpu_seconds, said
+            assert it.seconds * GPUS <= budget.gpu_seconds + DEADLINE_SECONDS * GPUS, said
+        limits.update(budget.dump().keys())
         spent_all += end.name == "BudgetExhausted"
         killed += lost
         diagnosed += any("-diagnose" in one for one in it.disk.objects.list("runs"))
     print(
-        f"{BUDGETS} budgets, {spent_all} spent, {killed} kills, {diagnosed} with a diagnosis under way: none "
-        "overrun by more than calls in flight"
+        f"{BUDGETS} budgets ({dict(limits)}), {spent_all} spent, {killed} kills, {diagnosed} with a "
+        "diagnosis under way: none overrun by more than calls in flight"
     )
     assert spent_all > BUDGETS / 3 and killed > BUDGETS / 10 and diagnosed > BUDGETS / 20
+    assert all(limits[name] > BUDGETS / 4 for name in WHOLE)
 
 
 @pytest.mark.parametrize("rollouts", [120, 125])
