@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.batcher import batcher, pieces
+from bench.batcher import batcher, patient, pieces
 from bench.cluster import cluster
 from bench.controller import controller
 from bench.faults import faults, straggler
@@ -251,6 +251,7 @@ ROWS = {
     "kept": kept,
     "controller": controller,
     "batcher": batcher,
+    "batcher-patient": patient,
     "batcher-pieces": pieces,
     "prefix": prefix,
     "killed": killed,
@@ -268,7 +269,9 @@ ROWS = {
 """Name on the command line -> row."""
 GROUPS = {"worlds": tuple(WORLDS)}
 """Name on the command line -> the rows that it stands for."""
-BY_NAME_ONLY = frozenset({"batcher-pieces", "memory-batches", "memory-one", *WORLDS})
+BY_NAME_ONLY = frozenset({"batcher-patient", "batcher-pieces", "memory-batches", "memory-one", *WORLDS})
 """Minutes of both cores each: only when named."""
-NO_CLOCK = frozenset({"learning", "kept", "controller", "batcher", "batcher-pieces", "killed", *WORLDS})
+NO_CLOCK = frozenset(
+    {"learning", "kept", "controller", "batcher", "batcher-patient", "batcher-pieces", "killed", *WORLDS}
+)
 """Their figures are counts, scores or modelled seconds: how busy the machine is changes none of them."""
