@@ -6,7 +6,6 @@ The figure is the share of Formula runs that are stopped. Each run ends with its
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -17,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from bench import virtual
 from bench.harness import Row
-from bench.inprocess import Direct, executor_of, formula_run, formula_splits, remember_texts, simulated
+from bench.inprocess import executor_of, formula_run, formula_splits, remember_texts, simulated
 from combee.algo.stats import wilson
 from combee.api.baseline import SerialBaseline
 from combee.api.run import Budget, PromptLearningRun, Stopping
@@ -28,6 +28,7 @@ from combee.plan.diagnosis import NO_GO_SHARE, Diagnosis
 from combee.plan.types import Outcome
 from combee.sim import params
 from combee.sim.params import Law, TaskLaw
+from combee.steps import DIAGNOSE
 
 SEEDS = 40
 MOST_STOPPED = 0.05
@@ -63,15 +64,18 @@ class Ended:
     """of the run when it was over, profile's among them."""
     share: float
     """of the run's rollouts."""
+    modelled_seconds: float
+    """of the diagnosis, by the H200's latency law."""
     seconds: float
+    """in which it was simulated here."""
 
 
 def diagnosis(folder: Path) -> Row:
     """How often a diagnosis stops what would pay; beside it, what cannot."""
     remember_texts()
-    pays = [asyncio.run(diagnosed(World(), seed, None)) for seed in range(SEEDS)]
+    pays = [virtual.run(diagnosed(World(), seed, None)) for seed in range(SEEDS)]
     never = {
-        name: [asyncio.run(diagnosed(world, seed, ROLLOUTS)) for seed in range(SEEDS)]
+        name: [virtual.run(diagnosed(world, seed, ROLLOUTS)) for seed in range(SEEDS)]
         for name, world in NEVER.items()
     }
     stopped = sum(not one.found.go for one in pays) / SEEDS
@@ -103,6 +107,9 @@ def in_words(ended: list[Ended]) -> dict[str, Any]:
         "share of its rollouts, median and most": [
             round(float(value), 3) for value in np.quantile([one.share for one in ended], (0.5, 1))
         ],
+        "modelled seconds of the diagnosis, median and most": [
+            round(float(value)) for value in np.quantile([one.modelled_seconds for one in ended], (0.5, 1))
+        ],
         "seconds here, median": round(float(np.median([one.seconds for one in ended])), 2),
     }
 
@@ -110,15 +117,17 @@ def in_words(ended: list[Ended]) -> dict[str, Any]:
 async def diagnosed(world: World, seed: int, rollouts: int | None) -> Ended:
     """One run up to the end of its diagnosis."""
     with task_law(world.task):
-        model, known = simulated(seed, world.law), dict[bytes, Any]()
-        clients = {role: Direct(model, role, known) for role in ("task", "proposer")}
-        runs = executor_of(run_of(seed, rollouts), formula_splits(), clients)
+        run = run_of(seed, rollouts)
+        model, slots = simulated(seed, world.law), run.spec.workers.concurrency
+        runs = executor_of(run, formula_splits(), virtual.clients(model, slots, virtual.Server()))
         ending = Ending(**{name: getattr(runs, name) for name in runs.__slots__})
         began = time.monotonic()
         await ending.run()
     found, spent = ending.state.diagnosis, ending.state.spend.rollouts
     assert found is not None
-    return Ended(found, spent, spent / (rollouts or whole_run()), time.monotonic() - began)
+    (step,) = (one for one in ending.summaries.values() if one.kind == DIAGNOSE.name)
+    share = spent / (rollouts or whole_run())
+    return Ended(found, spent, share, step.seconds["modelled"], time.monotonic() - began)
 
 
 def whole_run() -> int:
