@@ -131,7 +131,7 @@ async def look(seed: int) -> Tried:
     clients = {role: Direct(model, role, known) for role in ("task", "proposer")}
     run = formula_run("headroom", size=1, seed=seed, aggregation={"strategy": "Sequential"})
     context = executor_of(run, formula_splits(), clients).context
-    found = await headroom_of(context, context.asker(), context.method.empty())
+    found = await headroom_of(context, context.asker(), context.method.empty(), WORTH)
     return Tried(one.kind, await gain_of_all(context, model, seed, one.law), found)
 
 

@@ -26,8 +26,9 @@ TARGET_GAIN = 0.01
 TRIED_ROWS = 48
 """Train rows that the headroom test answers."""
 TRIED_WRONG = 16
-"""Wrong ones of these at most that it answers again, each with two lessons."""
+"""Wrong ones of these that it answers again at a time, each with two lessons: until they show something."""
 HEADROOM_ROLLOUTS = TRIED_ROWS + 2 * TRIED_WRONG
+"""What it mostly takes. It takes three for each row of TRIED_ROWS where nearly all are wrong."""
 WORTH = 0.10
 """A gain that is worth learning for, where gate shows a smaller one, too: of less a few rows say nothing."""
 LEAST_REFUSED = 20

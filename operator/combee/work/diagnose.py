@@ -80,9 +80,10 @@ async def run_diagnose(context: WorkContext, step: Step) -> StepSummary:
         profile.scores.get("tokenFactor", 1.0),
         artifact,
     )
-    headroom = await headroom_of(context, serial.asker, artifact, serial.token_factor)
+    worth = worth_of(context.spec, serial.gate_units)
+    headroom = await headroom_of(context, serial.asker, artifact, worth, serial.token_factor)
     await serial.begin(context, profile)
-    if not headroom.none(worth_of(context.spec, serial.gate_units)):
+    if not headroom.none(worth):
         await serial.learn(context, headroom)
     return await _write(context, step, serial, headroom, started)
 

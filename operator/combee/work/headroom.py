@@ -23,9 +23,10 @@ _Tried = tuple[Example, Trajectory, Reflection | None]
 
 
 async def headroom_of(
-    context: WorkContext, asker: Asker, artifact: Any, token_factor: float = 1.0
+    context: WorkContext, asker: Asker, artifact: Any, worth: float, token_factor: float = 1.0
 ) -> Headroom:
-    """Answer some train rows with ``artifact``, and those that went wrong twice more: what can lessons do?"""
+    """Answer some train rows with ``artifact``, and those that went wrong twice more: what can lessons do?
+    These are taken some at a time, until it is shown that lessons help or that none gains ``worth``."""
     start = context.rendered(artifact).shown
     plan = serial_plan(context.spec, 0, TRIED_ROWS, token_factor, asker.scored_by)
     examples = await members(context, plan)
@@ -50,19 +51,36 @@ async def headroom_of(
     wrong = [one for one in good if (one[1].score < 1.0 if better else not one[1].correct)]
     # What a method notes without asking a model is no lesson to be tried, and neither is a lost one.
     reflected = any(row.role == "proposer" for row in asker.rows)
-    tried = [one for one in wrong if one[2] is not None][:TRIED_WRONG] if reflected else []
-    helped = await _helped(context, asker, tried, start, better=better)
+    triable = [one for one in wrong if one[2] is not None] if reflected else []
+    lessons = [lesson for _, _, lesson in triable if lesson is not None and lesson.lessons]
+    helped, errors = list[tuple[bool, bool]](), list[str]()
+    for first in range(0, len(triable), TRIED_WRONG):
+        tried = triable[first : first + TRIED_WRONG]
+        helped += await _helped(context, asker, tried, lessons, start, errors, better=better)
+        headroom = _headroom(len(good), len(wrong), helped)
+        if headroom.shown or headroom.none(worth):
+            return headroom
+    return _headroom(len(good), len(wrong), helped)
+
+
+def _headroom(rows: int, wrong: int, helped: Sequence[tuple[bool, bool]]) -> Headroom:
     own, other = (sum(pair[place] for pair in helped) for place in (0, 1))
-    return Headroom(len(good), len(wrong), len(helped), own, other, both=sum(map(all, helped)))
+    return Headroom(rows, wrong, len(helped), own, other, both=sum(map(all, helped)))
 
 
 async def _helped(
-    context: WorkContext, asker: Asker, tried: Sequence[_Tried], start: Shown, *, better: bool
+    context: WorkContext,
+    asker: Asker,
+    tried: Sequence[_Tried],
+    lessons: Sequence[Reflection],
+    start: Shown,
+    errors: list[str],
+    *,
+    better: bool,
 ) -> list[tuple[bool, bool]]:
     """Return, of each row whose answers were not lost, whether its own lesson helped and whether another's
-    did: made its answer right or, with ``better``, scored more than the first."""
-    lessons = [reflection for _, _, reflection in tried if reflection is not None and reflection.lessons]
-    errors: list[str] = []
+    did: made its answer right or, with ``better``, scored more than the first. Adds to ``errors`` one of
+    each answer, which are judged together with those before: a few rows tell no bad day."""
 
     async def right_with(item: tuple[int, _Tried], stage: str) -> bool | None:
         """Return whether a lesson helps, None where the answer was lost."""

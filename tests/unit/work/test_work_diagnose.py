@@ -17,9 +17,10 @@ from combee.clients.model.chat import ChatRequest
 from combee.clients.model.wire import Answered
 from combee.errors import TransientError
 from combee.local.executor import LocalExecutor
-from combee.plan.diagnosis import NO_GO_SHARE, serial_plan
+from combee.plan.diagnosis import NO_GO_SHARE, TRIED_ROWS, TRIED_WRONG, serial_plan
+from combee.sim import params
 from combee.sim.params import Law
-from combee.work import diagnose
+from combee.work import diagnose, headroom
 from combee.work.context import receipt_path
 from combee.work.map import members
 from combee.work.noted import decode_notes
@@ -44,6 +45,9 @@ class Watched(Direct):
 
     asked: list[str] = field(default_factory=list)
     made: int = 0
+
+    def key_of(self, request: ChatRequest) -> str:
+        return request.prompt.messages[-1].content
 
     async def ask(self, request: ChatRequest, *rest: Any) -> Answered:
         self.asked.append(request.prompt.messages[-1].content)
@@ -76,6 +80,29 @@ async def test_what_does_not_converge_is_stopped_before_a_tenth_of_the_budget(la
     assert not runs.plans
     asked = runs.state.usage["task"].calls
     assert asked == runs.state.spend.rollouts == len(clients[0].asked)
+
+
+async def test_where_nearly_all_rows_are_wrong_more_are_tried_until_no_lesson_is_shown_to_help(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    formula = params.TASK_LAWS["formula"]
+    monkeypatch.setitem(params.TASK_LAWS, "formula", replace(formula, top=formula.guess))
+    runs, _ = executor(Law(), {})
+    outcome = await runs.run()
+    found = runs.state.diagnosis
+    assert found is not None and found.headroom is not None
+    assert (outcome.name, found.verdict, found.examples) == ("NothingBetter", "NoHeadroom", 0)
+    assert TRIED_WRONG < found.headroom.tried < found.headroom.wrong
+    assert found.rollouts == found.headroom.rows + 2 * found.headroom.tried
+    assert runs.state.spend.rollouts < NO_GO_SHARE * ROLLOUTS
+
+
+async def test_where_lessons_are_shown_to_help_no_more_rows_are_tried() -> None:
+    runs, _ = executor(Law(), {})
+    await runs.run()
+    found = runs.state.diagnosis
+    assert found is not None and found.headroom is not None and found.headroom.shown
+    assert found.headroom.tried == TRIED_WRONG < found.headroom.wrong
 
 
 async def test_no_row_of_gate_is_asked() -> None:
@@ -167,9 +194,6 @@ class Failing(Watched):
     rows: tuple[str, ...] = ()
     failed: int = 0
 
-    def key_of(self, request: ChatRequest) -> str:
-        return request.prompt.messages[-1].content
-
     async def ask(self, request: ChatRequest, *rest: Any) -> Answered:
         if any(row in request.prompt.messages[-1].content for row in self.rows):
             self.failed += 1
@@ -186,6 +210,29 @@ async def failing(*positions: int) -> tuple[LocalExecutor, Failing]:
     client = Failing(clients[0].model, "task", {}, rows=rows)
     runs.context = replace(runs.context, clients={"task": client, "proposer": clients[1]})
     return runs, client
+
+
+async def test_a_row_without_an_answer_is_no_bad_day_where_those_before_were_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows are tried one at a time here, so that both answers of a turn are lost."""
+    monkeypatch.setattr(headroom, "TRIED_WRONG", 1)
+    runs, clients = executor(Law(), {})
+    ask, asked = clients[0].ask, 0
+
+    async def lost_in_the_second_turn(request: ChatRequest, *rest: Any) -> Answered:
+        nonlocal asked
+        asked += len(clients[0].asked) >= select + TRIED_ROWS
+        if asked in (3, 4):
+            raise TransientError("no answer")
+        return await ask(request, *rest)
+
+    _, held_out = formula_splits()
+    select = len(held_out.examples) // 2
+    monkeypatch.setattr(clients[0], "ask", lost_in_the_second_turn)
+    await runs.run()
+    found = runs.state.diagnosis
+    assert found is not None and found.headroom is not None and found.headroom.shown
 
 
 async def lost_examples(runs: LocalExecutor) -> list[dict[str, Any]]:
