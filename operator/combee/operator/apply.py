@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -46,10 +46,6 @@ class Executor:
     kube: Kube
     made: Callable[[str], None] = lambda kind: None
     """Called with the kind of each object that was made."""
-    _runs_with_config: set[str] = field(default_factory=set)
-    """The uids of runs whose ConfigMap is known to exist."""
-    _namespaces_with_accounts: set[str] = field(default_factory=set)
-    """The namespaces whose accounts are known to exist."""
 
     async def freeze(self, plan: IterationPlan, clocks: Clocks, owner: Owner) -> IterationPlan:
         """Write the plan, or read the one that was frozen before. Return the plan to follow."""
@@ -66,10 +62,8 @@ class Executor:
         next tick does the rest."""
         for name in plan.delete:
             await self.kube.delete("Job", owner.namespace, name)
-        if owner.namespace not in self._namespaces_with_accounts and (plan.jobs or plan.engines):
-            for body in account_objects(owner.namespace, settings):
-                await self.kube.create(body)
-            self._namespaces_with_accounts.add(owner.namespace)
+        if _pods_lack(plan, seen):
+            await self._give_pods(plan, run, owner, settings)
         for name, wish in plan.engines.items():
             await self._engine(name, wish, run, owner, settings, seen)
         for job in plan.jobs:
@@ -81,6 +75,15 @@ class Executor:
                 "Job", owner.namespace, name, {"spec": {"ttlSecondsAfterFinished": KEEP_FINISHED_SECONDS}}
             )
 
+    async def _give_pods(
+        self, plan: ClusterPlan, run: PromptLearningRun, owner: Owner, settings: Settings
+    ) -> None:
+        """Make what pods use and no step makes, where it is gone or was never there."""
+        for body in account_objects(owner.namespace, settings):
+            await self.kube.create(body)
+        if plan.jobs:
+            await self._ensure(run_config(run, owner), owner)
+
     async def _start(
         self,
         wish: JobWish,
@@ -90,9 +93,6 @@ class Executor:
         seen: Seen,
         services: Mapping[str, str],
     ) -> None:
-        if owner.uid not in self._runs_with_config:
-            await self._ensure(run_config(run, owner), owner)
-            self._runs_with_config.add(owner.uid)
         await self._refuse_beside_another(wish, owner, seen)
         await self._ensure(
             step_job(run, owner, wish.step, attempt=wish.attempt, settings=settings, services=services),
@@ -215,3 +215,18 @@ class Executor:
                 status=409,
             )
         return existing
+
+
+def _pods_lack(plan: ClusterPlan, seen: Seen) -> bool:
+    """Return whether pods are to be made, or some that should be there do not come up. Their accounts or the
+    run's ConfigMap may be gone then: whoever deletes them, or the namespace, tells nobody."""
+    engines = {name for name, wish in plan.engines.items() if wish.replicas}
+    attempts = {job.attempt for job in seen.rollouts.values()}
+    present = (*seen.jobs.values(), *seen.engines.values(), *seen.rollouts.values())
+    if not (
+        {job.name for job in plan.jobs} <= seen.jobs.keys()
+        and engines <= seen.engines.keys()
+        and attempts.issuperset(plan.rollouts.attempts)
+    ):
+        return True
+    return bool(seen.fetching) or any(one.trouble is not None for one in present)

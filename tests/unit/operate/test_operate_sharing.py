@@ -137,7 +137,6 @@ async def tick(api: Api, owner: Owner, *, needs: bool, remove: bool = False) -> 
     seen = await seen_by(api, owner)
     plan = ClusterPlan(Memory(), engines={"main": EngineWish(1 if needs else 0, remove)})
     executor = Executor(api)  # type: ignore[arg-type]
-    executor._namespaces_with_accounts.add("team-a")
     await executor.follow(plan, RUN, owner, SETTINGS, seen)
 
 

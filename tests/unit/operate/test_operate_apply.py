@@ -1,0 +1,63 @@
+"""What pods use is there when they are made and when they do not come up, whoever took it away meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+from playbook_cluster import FakeKube
+from test_operate_sharing import NOW, RUN
+
+from combee.objects.types import Settings
+from combee.operator.apply import Executor
+from combee.plan.cluster.decide import ClusterPlan, JobWish
+from combee.plan.cluster.memory import Memory
+from combee.plan.cluster.seen import JobSeen, Seen, Trouble
+from combee.plan.types import Step
+from combee.records import Owner
+
+SETTINGS = Settings(worker_image="worker:1", make_accounts=True)
+OWNER = Owner("formula", "team-a", "3fa9c1d2-6d1e-4c0e-9a51-7b2f0c9d8e11")
+STEP = Step(name="formula-3fa9c1d2-i000-profile-a0", kind="profile", iteration=0, seed=1)
+USED = [
+    ("ServiceAccount", "combee-worker"),
+    ("ServiceAccount", "combee-publish"),
+    ("RoleBinding", "combee-publish"),
+    ("ConfigMap", "formula-3fa9c1d2-run"),
+]
+"""what the pods of a step use and no step makes."""
+TROUBLE = Trouble("Unschedulable", "its pods cannot be made: serviceaccount combee-worker not found")
+
+
+def seen(trouble: Trouble | None = None) -> Seen:
+    """A tick's facts: the Job is there, and its pods come up or do not."""
+    job = JobSeen(STEP.name, STEP.name, STEP.kind, trouble=trouble)
+    return Seen(now=NOW, jobs={job.name: job})
+
+
+async def follow(kube: FakeKube, executor: Executor, facts: Seen) -> list[tuple[str, str]]:
+    """Carry the plan out, and return which of what pods use is there."""
+    executor.kube = kube  # type: ignore[assignment]
+    await executor.follow(ClusterPlan(Memory(), jobs=(JobWish(STEP, 0),)), RUN, OWNER, SETTINGS, facts)
+    return [(kind, name) for kind, name in USED if name in kube.of(kind)]
+
+
+async def test_a_namespace_that_was_deleted_and_made_again_has_what_pods_use() -> None:
+    executor = Executor(FakeKube())  # type: ignore[arg-type]
+    assert await follow(FakeKube(), executor, Seen(now=NOW)) == USED
+    assert await follow(FakeKube(), executor, Seen(now=NOW)) == USED
+
+
+@pytest.mark.parametrize(("kind", "name"), USED)
+async def test_what_was_deleted_under_a_job_is_made_again_once_its_pods_do_not_come_up(
+    kind: str, name: str
+) -> None:
+    kube = FakeKube()
+    executor = Executor(kube)  # type: ignore[arg-type]
+    await follow(kube, executor, Seen(now=NOW))
+    del kube.of(kind)[name]
+    assert await follow(kube, executor, seen(TROUBLE)) == USED
+
+
+async def test_nothing_is_asked_for_while_pods_come_up() -> None:
+    kube = FakeKube()
+    executor = Executor(kube)  # type: ignore[arg-type]
+    assert await follow(kube, executor, seen()) == []
