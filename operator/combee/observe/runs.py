@@ -10,6 +10,7 @@ from typing import Any
 from combee import names
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.objects.addresses import engine_name
+from combee.objects.jobs import QUEUE_LABEL
 from combee.objects.types import Settings
 from combee.observe.complaints import Complaints
 from combee.observe.services import see_services
@@ -18,7 +19,9 @@ from combee.plan.cluster.diagnose import (
     being_set_up,
     diagnose,
     fetch_trouble,
+    gated,
     held_because,
+    not_admitted,
     only_disrupted,
     probed,
 )
@@ -29,6 +32,8 @@ from combee.records import Owner
 from combee.steps import kind_of
 from combee.times import seconds_of
 
+BEGINNING_SECONDS = 10.0
+"""A Job that begins suspended is called so within it. One that is called so later was admitted before."""
 PATIENCE_SECONDS = 4.0
 """A pod takes so long to start when all is well: before it nobody asks why it does not run."""
 FAILED_INDEXES = "FailedIndexes"
@@ -118,6 +123,11 @@ class Observer:
         ended = {c["type"]: c for c in status.get("conditions", ()) if c.get("status") == "True"}
         if "Complete" in ended:
             return None
+        if raw["spec"].get("suspend"):
+            events = await self.complaints.about_kind(raw["metadata"]["namespace"], "Workload")
+            queue = raw["metadata"].get("labels", {}).get(QUEUE_LABEL, "")
+            waits = not_admitted(queue, name, held_because(name, events))
+            return engine, Trouble("WaitingForQuota", f"its weights are not fetched yet: {waits}")
         late = not status.get("ready") and age(raw, now) > PATIENCE_SECONDS
         return engine, fetch_trouble(
             name, ended.get("Failed"), await self._trouble(raw, await self._pods(raw)) if late else None
@@ -179,7 +189,8 @@ class Observer:
         chosen = ",".join(f"{k}={v}" for k, v in deployment["spec"]["selector"]["matchLabels"].items())
         pods = await self.kube.list("Pod", meta["namespace"], labels=chosen)
         events = await self._events_of(deployment, pods)
-        return engine_seen(deployment, trouble=diagnose(pods, events), words=probed(events))
+        seen = engine_seen(deployment, trouble=diagnose(pods, events), words=probed(events))
+        return replace(seen, held=bool(pods) and all(map(gated, pods)))
 
     async def _events_of(self, deployment: Object, pods: list[Object]) -> list[Object]:
         """What is wrong with the pods, or with the making of them."""
@@ -230,6 +241,7 @@ def job_seen(raw: Object, *, summary: StepSummary | None = None, trouble: Troubl
     labels = meta.get("labels", {})
     conditions = {c["type"]: c for c in status.get("conditions", ()) if c.get("status") == "True"}
     failed = conditions.get("Failed") or conditions.get("FailureTarget")
+    held = bool(spec.get("suspend"))
     return JobSeen(
         name=meta["name"],
         step=names.attempt_name(meta["name"], 0),
@@ -242,12 +254,26 @@ def job_seen(raw: Object, *, summary: StepSummary | None = None, trouble: Troubl
         complete="Complete" in conditions,
         ended=summary is not None and "Complete" not in conditions,
         failed=f"{failed.get('reason', '')}: {failed.get('message', '')}" if failed else "",
-        held=bool(spec.get("suspend")),
+        held=held,
+        evicted=held and _was_admitted(raw),
+        queue=labels.get(QUEUE_LABEL, ""),
         deleting="deletionTimestamp" in meta,
         expiring=spec.get("ttlSecondsAfterFinished") is not None,
         summary=summary,
         trouble=trouble,
     )
+
+
+def _was_admitted(job: Object) -> bool:
+    """Whether a Job that is suspended had been started: it is still called resumed, or was called suspended
+    long after it was made."""
+    for condition in job.get("status", {}).get("conditions", ()):
+        if condition["type"] == "Suspended":
+            called_at = seconds_of(
+                condition.get("lastTransitionTime") or job["metadata"]["creationTimestamp"]
+            )
+            return condition["status"] == "False" or age(job, called_at) > BEGINNING_SECONDS
+    return False
 
 
 def component(raw: Object) -> str:

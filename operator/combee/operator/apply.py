@@ -222,11 +222,16 @@ def _pods_lack(plan: ClusterPlan, seen: Seen) -> bool:
     run's ConfigMap may be gone then: whoever deletes them, or the namespace, tells nobody."""
     engines = {name for name, wish in plan.engines.items() if wish.replicas}
     attempts = {job.attempt for job in seen.rollouts.values()}
-    present = (*seen.jobs.values(), *seen.engines.values(), *seen.rollouts.values())
     if not (
         {job.name for job in plan.jobs} <= seen.jobs.keys()
         and engines <= seen.engines.keys()
         and attempts.issuperset(plan.rollouts.attempts)
     ):
         return True
-    return bool(seen.fetching) or any(one.trouble is not None for one in present)
+    troubles = (
+        *(job.trouble for job in seen.jobs.values()),
+        *(engine.trouble for engine in seen.engines.values()),
+        *(job.trouble for job in seen.rollouts.values()),
+        *seen.fetching.values(),
+    )
+    return any(troubles)

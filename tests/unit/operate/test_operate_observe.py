@@ -116,6 +116,31 @@ async def test_a_job_that_its_queue_holds_back_says_why_as_kueue_does() -> None:
     assert cluster.listed == ["Job", "Job", "Event"]
 
 
+def called(status: str, at: str) -> dict[str, str]:
+    return {"type": "Suspended", "status": status, "lastTransitionTime": f"2026-01-01T{at}Z"}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "evicted"),
+    [
+        ([], False),
+        ([called("True", "00:00:01")], False),
+        ([called("False", "00:00:20")], True),
+        ([called("True", "00:05:00")], True),
+    ],
+    ids=["just made", "never admitted", "taken back now", "taken back before"],
+)
+async def test_a_job_that_its_queue_took_back_is_told_from_one_that_it_has_not_admitted(
+    conditions: list[dict[str, str]], evicted: bool
+) -> None:
+    held = job("map", conditions=conditions)
+    held["spec"]["suspend"] = True
+    held["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "team-a"
+    one = await see(Cluster(held))
+    assert (one.held, one.evicted, one.queue) == (True, evicted, "team-a")
+    assert not (await see(Cluster({**held, "spec": {"completions": 1}}))).evicted
+
+
 def rollouts(**status: Any) -> dict[str, Any]:
     labels = {names.LABEL_COMPONENT: names.ROLLOUT, names.LABEL_ATTEMPT: "2"}
     meta = {

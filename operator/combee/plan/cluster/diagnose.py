@@ -83,6 +83,19 @@ def held_because(job: str, events: Iterable[Object]) -> str:
     return _quoted(ours[-1]) if ours else ""
 
 
+def not_admitted(queue: str, job: str, because: str = "") -> str:
+    """Return the sentence about a Job that its queue holds back. ``because``: as of ``held_because``."""
+    return f"queue {queue} has not admitted Job {job} yet{f': {because}' if because else ''}"
+
+
+def gated(pod: Object) -> bool:
+    """Return whether a queue holds a pod back, so that it has no place and no GPU."""
+    return any(
+        c.get("type") == "PodScheduled" and c.get("reason") == "SchedulingGated"
+        for c in pod.get("status", {}).get("conditions", ())
+    )
+
+
 def _quoted(source: Object) -> str:
     """Return the message of a condition, an event or a container's state, as it is repeated to people."""
     return one_line(str(source.get("message", "")), MAX_QUOTED)
@@ -137,7 +150,7 @@ def _unplaced(pod: Object) -> Iterator[Trouble]:
     for condition in pod.get("status", {}).get("conditions", ()):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             cause, pod_name = _quoted(condition), _name(pod)
-            if condition.get("reason") == "SchedulingGated":
+            if gated(pod):
                 yield Trouble("WaitingForQuota", f"pod {pod_name} is held back by its queue: {cause}")
             else:
                 message = f"pod {pod_name} finds no node: {cause} {advice(cause)}"

@@ -63,8 +63,8 @@ def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid:
 
     They come up with the first step that was admitted, stay while pods work and from one step to the next,
     and go when no step to come asks them, or when no pod of a live Job has worked for their
-    ``idleTimeoutSeconds``: work that waits for a node, a quota or a queue holds no GPU for ever. ``uid``:
-    the run's, which ``halfway`` needs.
+    ``idleTimeoutSeconds``: work that waits for a node, a quota or a queue holds no GPU for ever. They go at
+    once when the queue takes back all that it had admitted. ``uid``: the run's, which ``halfway`` needs.
     """
     ahead = next_kind(memory.run), memory.run.unasked
     own = own_engines_in_use(spec, *ahead)
@@ -74,6 +74,7 @@ def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid:
     admitted = any(not job.held for job in live) or (spec.queue is None and not live)
     working = any(job.ready for job in live)
     stuck = bool(live) and not working
+    evicted = any(job.evicted for job in live) and all(job.held for job in live)
     idle_since = (memory.idle_since or seen.now) if stuck else 0.0
     wishes: dict[str, EngineWish] = {}
     wake = [] if half.wake_after_seconds is None else [half.wake_after_seconds]
@@ -88,6 +89,7 @@ def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid:
             engine.name in own
             and due
             and not half.let_go
+            and not evicted
             and (held or (admitted and not waiting))
             and (left is None or left > 0)
         )
@@ -111,7 +113,13 @@ def engines_down(memory: Memory, seen: Seen) -> dict[str, EngineWish]:
 
 
 def waits_in_queue(spec: RunSpec, memory: Memory, seen: Seen) -> bool:
-    """Return whether a queue holds back everything there is to do: the run's clock stops meanwhile."""
+    """Return whether a queue holds back everything there is to do, or an engine that it asks: the run's clock
+    stops meanwhile."""
+    own = own_engines_in_use(spec, next_kind(memory.run))
+    if any(name in own and engine.held for name, engine in seen.engines.items()):
+        return True
+    if any(name in own and fetch.reason == "WaitingForQuota" for name, fetch in seen.fetching.items()):
+        return True
     live = [job for job in seen.jobs.values() if job.live]
     if live:
         return all(job.held for job in live)
@@ -215,8 +223,9 @@ def _gpus_charged(spec: RunSpec, memory: Memory, name: str) -> float:
 
 def account(spec: RunSpec, memory: Memory, wishes: Mapping[str, EngineWish], seen: Seen) -> Memory:
     """Return the memory with what leaving engines held, and with the start of those that now come. A stretch
-    ends, too, when another run comes to a shared engine or leaves it."""
-    holding = {name for name, wish in wishes.items() if wish.replicas}
+    ends, too, when another run comes to a shared engine or leaves it, and when a queue takes all its pods."""
+    held = {name for name, one in seen.engines.items() if one.held}
+    holding = {name for name, wish in wishes.items() if wish.replicas and name not in held}
     users = {name: one.users for name, one in seen.engines.items() if name in holding and one.users > 1}
     ended = {
         name: since

@@ -11,6 +11,7 @@ from pydantic_core import to_json
 
 from combee.algo.budget import Spend
 from combee.api.run import LimitName, RunSpec
+from combee.plan.cluster.diagnose import not_admitted
 from combee.plan.cluster.engines import calls_at_once, gpu_seconds, gpus_charged
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import YIELDED, JobSeen, Seen
@@ -192,15 +193,20 @@ def wanted_jobs(
 
 
 def _queue(spec: RunSpec, job: JobSeen | None) -> str:
-    if spec.queue is None or job is None or not job.held:
-        return ""
-    return not_admitted(spec.queue.name, job)
+    return held_back(spec, job) if job is not None and job.held else ""
 
 
-def not_admitted(queue: str, job: JobSeen) -> str:
-    """Return the sentence about a Job that its queue holds back, with the reason where the queue gave one."""
-    because = f": {job.held_because}" if job.held_because else ""
-    return f"queue {queue} has not admitted Job {job.name} yet{because}"
+def held_back(spec: RunSpec, job: JobSeen) -> str:
+    """Return the sentence about a Job that a queue holds back, with the reason where the queue gave one. A
+    cluster may put a Job into a default queue that the run does not name."""
+    if spec.queue is not None:
+        return not_admitted(spec.queue.name, job.name, job.held_because)
+    if not job.queue:
+        return (
+            f"Job {job.name} is suspended and in no queue: name one in spec.queue, or see who suspends Jobs"
+        )
+    named = not_admitted(job.queue, job.name, job.held_because)
+    return f"{named} (the run names no queue: the cluster put its Jobs into this one)"
 
 
 def _placed_early(spec: RunSpec, memory: Memory, seen: Seen, then: tuple[Step, ...]) -> Iterator[Step]:

@@ -46,6 +46,10 @@ class JobSeen:
     """whether a queue holds it back: it is not admitted yet, or was preempted."""
     held_because: str = ""
     """why, in the queue's words; empty while it has said nothing."""
+    evicted: bool = False
+    """whether the queue holds it back after it had admitted it."""
+    queue: str = ""
+    """the queue that it is in, by its label: also one that the cluster chose for it."""
     deleting: bool = False
     expiring: bool = False
     """whether it deletes itself after a while."""
@@ -94,6 +98,8 @@ class EngineSeen:
     """the number of servers asked for."""
     ready: int = 0
     trouble: Trouble | None = None
+    held: bool = False
+    """whether a queue holds all its pods back, so that it has no GPU."""
     probed: str = ""
     """why its startup probe failed last, while no server is ready."""
     users: int = 1

@@ -14,7 +14,7 @@ from combee.api.status import Phase
 from combee.plan.calibrated import who_scores
 from combee.plan.cluster.decide import ClusterPlan
 from combee.plan.cluster.engines import engines_in_use, next_kind, own_engines_in_use, waits_for
-from combee.plan.cluster.jobs import not_admitted
+from combee.plan.cluster.jobs import held_back
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.rollouts import troubled
 from combee.plan.cluster.seen import EngineSeen, Seen, Trouble
@@ -165,12 +165,15 @@ _REFUSALS = (
 def _quota(spec: RunSpec, seen: Seen, suspended: bool) -> Stand:
     if suspended:
         return "False", R.SUSPENDED, "the run is suspended"
-    if spec.queue is None:
-        return "True", R.NO_QUEUE, "the run uses no queue"
     live = sorted((job for job in seen.jobs.values() if job.live), key=lambda job: job.name)
     # A Job that is there early may wait while the one before it works: the run does not.
     if live and all(job.held for job in live):
-        return "False", R.WAITING_FOR_QUOTA, not_admitted(spec.queue.name, live[0])
+        return "False", R.WAITING_FOR_QUOTA, held_back(spec, live[0])
+    for name, engine in sorted(seen.engines.items()):
+        if engine.held and engine.trouble is not None:
+            return "False", R.WAITING_FOR_QUOTA, f"engine {name}: {engine.trouble.message}"
+    if spec.queue is None:
+        return "True", R.NO_QUEUE, "the run uses no queue"
     return "True", R.RESERVED, f"queue {spec.queue.name} admitted its Jobs"
 
 
@@ -211,7 +214,9 @@ def _engines(spec: RunSpec, memory: Memory, seen: Seen, down: bool) -> Stand:
         if not engine.replicas:
             return "False", R.SCALED_DOWN, f"engine {name} is taken down: it was idle"
         if not engine.ready:
-            reason = R.CRASHING if engine.trouble and engine.trouble.reason == "Crashing" else R.STARTING
+            trouble_reason = engine.trouble.reason if engine.trouble else ""
+            shown = trouble_reason in (R.CRASHING, R.WAITING_FOR_QUOTA)
+            reason = Reason(trouble_reason) if shown else R.STARTING
             loading = "its servers load the model"
             if engine.probed:
                 loading = f"{loading}; their startup probe says: {engine.probed}"
