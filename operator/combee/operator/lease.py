@@ -2,7 +2,9 @@
 
 One replica runs at a time (the Deployment is of type Recreate), but a node that lost its network
 may still run an operator that was replaced. The fence is asked before every write, and refuses as
-soon as another operator *could* have taken the Lease, by the operator's own monotonic clock.
+soon as another operator *could* have taken the Lease, by the operator's own monotonic clock. Another's Lease
+has run out once it stood unchanged for its whole duration by that clock, as client-go judges it: the times that
+are written in it come from another machine, whose clock may be wrong.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from combee.clients.kubernetes.kube import Kube
@@ -41,6 +43,8 @@ class Fence:
     holder: str
     clock: Callable[[], float] = time.monotonic
     _renewed: float = float("-inf")
+    _seen: tuple[object, float] = (None, 0.0)
+    """the Lease's spec as it was read last, and since when it is as it is."""
 
     def check(self) -> None:
         """Raise NotOursError unless this operator surely holds the Lease now."""
@@ -54,7 +58,7 @@ class Fence:
 
     async def acquire(self) -> None:
         """Wait until this operator holds the Lease: at once when it is free, given up or its own, else until
-        the Lease has expired."""
+        nobody renewed it for its whole duration."""
         while not await self._try():  # noqa: ASYNC110 - it is another process that gives it up
             await asyncio.sleep(1.0)
 
@@ -89,7 +93,7 @@ class Fence:
             return self._ours(asked_at, created is not None)
         spec = lease.get("spec", {})
         holder = spec.get("holderIdentity") or ""
-        if holder not in ("", self.holder) and not _ran_out(spec):
+        if holder not in ("", self.holder) and not self._ran_out(spec):
             return False
         transitions = int(spec.get("leaseTransitions") or 0) + (holder != self.holder)
         version = {"resourceVersion": lease["metadata"]["resourceVersion"]}
@@ -101,6 +105,12 @@ class Fence:
                 raise
             return False
         return self._ours(asked_at, patched is not None)
+
+    def _ran_out(self, spec: dict[str, Any]) -> bool:
+        now = self.clock()
+        if spec != self._seen[0]:
+            self._seen = (spec, now)
+        return now - self._seen[1] > int(spec.get("leaseDurationSeconds") or DURATION_SECONDS)
 
     def _ours(self, asked_at: float, success: bool) -> bool:
         if success:
@@ -114,12 +124,3 @@ class Fence:
             "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "leaseTransitions": transitions,
         }
-
-
-def _ran_out(spec: dict[str, Any]) -> bool:
-    try:
-        renewed = datetime.fromisoformat(str(spec["renewTime"]))
-    except (KeyError, ValueError):
-        return True
-    duration = timedelta(seconds=int(spec.get("leaseDurationSeconds") or DURATION_SECONDS))
-    return datetime.now(UTC) - renewed > duration

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +47,16 @@ class Server(FakeKube):
         return {name for kind in kinds or tuple(self.objects) for name in self.of(kind)}
 
 
-async def server(holder: str = "", ago: float = 0.0) -> Server:
+async def server(holder: str = "") -> Server:
     """Something of every kind, made by the operator in two namespaces and by others, named
-    ``<whose>-<kind>-<namespace>``; and a Lease that ``holder`` renewed ``ago`` seconds ago."""
+    ``<whose>-<kind>-<namespace>``; and a Lease that ``holder`` renewed now."""
     kube = Server()
     for kind in (*cleanup.AT_WORK, *cleanup.ACCOUNTS, "ConfigMap", names.PLAYBOOK_VERSION_KIND):
         for namespace in ("team", "other"):
             for whose, labels in (("ours", LABELS), ("theirs", {names.LABEL_MANAGED_BY: "Helm"})):
                 meta = {"name": f"{whose}-{kind}-{namespace}", "namespace": namespace, "labels": labels}
                 await kube.create({"kind": kind, "metadata": meta})
-    renewed = (datetime.now(UTC) - timedelta(seconds=ago)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    renewed = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed}
     await kube.create(
         {"kind": "Lease", "metadata": {"name": lease.NAME, "namespace": "system"}, "spec": spec}
@@ -101,9 +102,19 @@ async def test_nothing_is_deleted_while_an_operator_holds_its_lease(monkeypatch:
     assert looks[:3] == [before] * 3 and kube.names() < before
 
 
-async def test_an_operator_that_is_gone_without_a_word_is_not_waited_for_longer_than_its_lease() -> None:
-    kube = await server("combee-operator-1", ago=16)
+async def test_an_operator_that_is_gone_without_a_word_is_not_waited_for_longer_than_its_lease(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kube, now, turn = await server("combee-operator-1"), [0.0], asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        now[0] += seconds
+        await turn(0)
+
+    monkeypatch.setattr("combee.operator.lease.asyncio.sleep", sleep)
+    monkeypatch.setattr(cleanup, "Fence", functools.partial(lease.Fence, clock=lambda: now[0]))
     await cleanup.clean(kube, EVERYWHERE)  # type: ignore[arg-type]
+    assert lease.DURATION_SECONDS < now[0] < lease.DURATION_SECONDS + 30
     assert kube.names("Lease", "Job") == {"theirs-Job-team", "theirs-Job-other"}
 
 

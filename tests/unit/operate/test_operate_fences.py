@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import gc
 from dataclasses import dataclass, field
@@ -9,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from combee.clients.kubernetes.kube import Answer, Kube
 from combee.errors import ClusterError
@@ -77,10 +80,11 @@ async def test_a_lease_is_surely_ours_from_when_it_was_asked_for() -> None:
     [
         ("us", 1, True),
         ("", 1, True),
-        ("another", DURATION_SECONDS + 60, True),
+        ("another", DURATION_SECONDS + 60, False),
         ("another", 1, False),
+        ("another", -3600, False),
     ],
-    ids=["ours", "given up", "ran out", "another's"],
+    ids=["ours", "given up", "another's, whose clock is slow", "another's", "another's, whose clock is fast"],
 )
 async def test_a_lease_is_taken_where_nobody_holds_it(holder: str, seconds_ago: float, ours: bool) -> None:
     api = Leases(held_by(holder, seconds_ago=seconds_ago))
@@ -88,6 +92,71 @@ async def test_a_lease_is_taken_where_nobody_holds_it(holder: str, seconds_ago: 
     assert await fence._try() is ours
     assert fence.held is ours
     assert [patch["metadata"]["resourceVersion"] for patch in api.patches] == (["7"] if ours else [])
+
+
+@pytest.mark.parametrize("seconds_ago", [-3600, 0, 3600])
+async def test_anothers_lease_is_taken_once_it_stood_unchanged_for_its_duration(seconds_ago: float) -> None:
+    api = Leases(held_by("another", seconds_ago=seconds_ago))
+    fence = api.fence()
+    assert not await fence._try()
+    api.now += DURATION_SECONDS
+    assert not await fence._try()
+    assert api.lease is not None
+    api.lease["spec"]["renewTime"] = "2020-01-01T00:00:00Z"
+    api.now += 1.0
+    assert not await fence._try(), "it was renewed, whenever its holder says"
+    api.now += DURATION_SECONDS + 0.1
+    assert await fence._try() and fence.held
+
+
+class Skewed(Leases):
+    """Each holder writes the time of its own clock, and answers take as long as they are told to."""
+
+    def __init__(self, skews: tuple[float, float]) -> None:
+        super().__init__()
+        self.skews = dict(zip(("a", "b"), skews, strict=True))
+        self.version = 1
+
+    async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+        self.now += self.answer_seconds
+        return await super().get(kind, namespace, name)
+
+    async def create(self, body: dict[str, Any]) -> dict[str, Any]:
+        return self._written(await super().create(body))
+
+    async def patch(self, kind: str, namespace: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        return self._written(await super().patch(kind, namespace, name, body))
+
+    def _written(self, lease: dict[str, Any]) -> dict[str, Any]:
+        spec = lease["spec"]
+        at = datetime.fromtimestamp(1.8e9 + self.now + self.skews[spec["holderIdentity"]], UTC)
+        spec["renewTime"] = at.isoformat()
+        return lease
+
+
+LOOKS = st.lists(
+    st.tuples(st.sampled_from("ab"), st.floats(0, 20), st.sampled_from([0.0, 0.1, 2.0, 9.0])), max_size=30
+)
+
+
+@given(st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)), LOOKS)
+def test_of_two_whose_clocks_differ_never_both_surely_hold_it_and_one_comes_to(
+    skews: tuple[float, float], looks: list[tuple[str, float, float]]
+) -> None:
+    async def play() -> None:
+        api = Skewed(skews)
+        fences = {name: api.fence(name) for name in "ab"}
+        for name, pause, api.answer_seconds in looks:
+            api.now += pause
+            await fences[name]._try()
+            assert sum(fence.held for fence in fences.values()) <= 1
+        api.answer_seconds = 0.1
+        for _ in range(DURATION_SECONDS + 2):
+            api.now += 1.0
+            await fences["a"]._try()
+        assert fences["a"].held
+
+    asyncio.run(play())
 
 
 async def test_of_two_that_take_it_at_once_one_has_it() -> None:
