@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from combee.api.parts import PodTemplate
+from combee.api.parts import Resources as Given
+from combee.api.texts import in_thousandths
 from combee.objects.allowed import check_template
 from combee.objects.pods import plain
 from combee.objects.types import Object, Resources, Settings
@@ -36,17 +38,21 @@ def user_env(template: PodTemplate | None) -> list[Object]:
 
 
 def resources_of(template: PodTemplate | None, base: Resources, gpus: int = 0) -> Object:
-    """Return requests and limits: what the template says of a resource replaces all that we say of it."""
-    given = template.spec.resources if template is not None else None
-    given_resources: Mapping[str, Mapping[str, str]] = (
-        {"requests": given.requests, "limits": given.limits} if given is not None else {}
-    )
-    named = {name for part in given_resources.values() for name in part}
+    """Return requests and limits: what the template says of a resource replaces all that we say of it. Where
+    it says no limit ours stays, as high as the request at least: a quota may want one of every container."""
+    given = template.spec.resources if template is not None and template.spec.resources else Given()
+    named = given.requests.keys() | given.limits.keys()
+    ours = base.get("limits", {})
+    raised = {
+        name: max(ours[name], asked, key=in_thousandths)
+        for name, asked in given.requests.items()
+        if name in ours and name not in given.limits
+    }
     made: Object = {}
-    for part in ("requests", "limits"):
-        kept = {k: v for k, v in base.get(part, {}).items() if k not in named}
-        if amounts := {**kept, **given_resources.get(part, {})}:
-            made[part] = amounts
+    for part, amounts in (("requests", given.requests), ("limits", {**raised, **given.limits})):
+        kept = {name: amount for name, amount in base.get(part, {}).items() if name not in named}
+        if together := {**kept, **amounts}:
+            made[part] = together
     if gpus:
         made.setdefault("limits", {})["nvidia.com/gpu"] = str(gpus)
     return made

@@ -26,7 +26,7 @@ def _prefetch_resources() -> Resources:
 
 
 def _gateway_resources() -> Resources:
-    return {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}
+    return {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"cpu": "2", "memory": "512Mi"}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from combee.plan.cluster.diagnose import (
 )
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import EngineSeen, JobSeen, RolloutsSeen, Seen, ServiceSeen, Trouble
-from combee.plan.types import IterationPlan, StepSummary
+from combee.plan.types import MAX_SUMMARY_BYTES, POD_MESSAGE_BYTES, IterationPlan, StepSummary
 from combee.records import Owner
 from combee.steps import kind_of
 from combee.times import seconds_of
@@ -93,8 +93,10 @@ class Observer:
         one_pod = job.completions == 1 and not kind_of(job.kind).sharded
         if one_pod and (job.complete or at_rest(raw)):
             summary = await self._summary(raw)
-            if job.complete or summary is not None:
+            if summary is not None:
                 return job_seen(raw, summary=summary)
+            if job.complete:
+                return replace(job, message_bytes=message_bytes(await self._pods(raw)))
         if job.live and job.held and age(raw, now) > PATIENCE_SECONDS:
             events = await self.complaints.about_kind(raw["metadata"]["namespace"], "Workload")
             return replace(job, held_because=held_because(job.name, events))
@@ -207,6 +209,13 @@ class Observer:
 def result_of(pods: Iterable[Object]) -> StepSummary | None:
     """The summary of the first pod that ended with a result; None: none did."""
     return next((summary for pod in pods if (summary := result_in(pod)) is not None), None)
+
+
+def message_bytes(pods: Iterable[Object]) -> int:
+    """How much of a summary is kept of the pod with the most containers, which have equal parts."""
+    kinds = ("containers", "initContainers", "ephemeralContainers")
+    counts = [sum(len(pod.get("spec", {}).get(kind, ())) for kind in kinds) for pod in pods]
+    return min(MAX_SUMMARY_BYTES, POD_MESSAGE_BYTES // max(1, *counts, 1))
 
 
 def owned(child: Object, owner: Owner) -> bool:

@@ -2,9 +2,9 @@
 
 One replica runs at a time (the Deployment is of type Recreate), but a node that lost its network
 may still run an operator that was replaced. The fence is asked before every write, and refuses as
-soon as another operator *could* have taken the Lease, by the operator's own monotonic clock. Another's Lease
-has run out once it stood unchanged for its whole duration by that clock, as client-go judges it: the times that
-are written in it come from another machine, whose clock may be wrong.
+soon as another operator *could* have taken the Lease, by the operator's own monotonic clock. Another's
+Lease has run out once it stood unchanged for its whole duration by that clock, as client-go judges it: the
+times that are written in it come from another machine, whose clock may be wrong.
 """
 
 from __future__ import annotations

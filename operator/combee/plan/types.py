@@ -32,8 +32,9 @@ Scorer = Literal["evaluator", "proxy"]
 """The role that scores answers by a rubric."""
 _LOST = "lostTokens."
 _GIVE_PLANS = "Give the folder `plans` of an earlier run"
-MAX_SUMMARY_BYTES = 2048
-"""The kubelet keeps 4,096 bytes of a termination message for a pod; sidecars share them."""
+MAX_SUMMARY_BYTES, POD_MESSAGE_BYTES = 2048, 12288
+"""The most bytes of a summary; and what the API server keeps of all messages of a pod, in equal parts for its
+containers (Kubernetes 1.34, ``normalizeStatus`` of the kubelet's status manager)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +196,7 @@ def add_usage(*parts: Usage) -> dict[str, RoleUsage]:
 
 @dataclass(frozen=True, slots=True)
 class StepSummary:
-    """What the operator learns of a finished step; at most 2,048 bytes as JSON."""
+    """What the operator learns of a finished step; at most 2,048 bytes as JSON, less beside many sidecars."""
 
     step: str
     kind: str
@@ -211,20 +212,20 @@ class StepSummary:
     message: str = ""
     version: int = SUMMARY_VERSION
 
-    def encode(self) -> bytes:
-        """Return JSON behind its length and checksum, so that a cut message is noticed."""
+    def encode(self, limit: int = MAX_SUMMARY_BYTES) -> bytes:
+        """Return at most ``limit`` bytes: JSON behind its length and checksum, so that a cut message is
+        noticed. What it says in words is cut; raises BugError where the rest is longer."""
         body = self.to_plain()
         body["usage"] = {role: list(numbers.values()) for role, numbers in body["usage"].items()}
         data = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
         head = f"{len(data)} {hashlib.sha256(data).hexdigest()[:16]} ".encode()
-        over = len(head) + len(data) - MAX_SUMMARY_BYTES
+        over = len(head) + len(data) - limit
         if over <= 0:
             return head + data
         if self.message:
             message = self.message.encode()[: -over - 8].decode(errors="ignore")
-            return replace(self, message=message).encode()
-        limit = f"The limit is {MAX_SUMMARY_BYTES}"
-        raise BugError(f"step summary of {len(data)} bytes", where=self.step, fix=limit)
+            return replace(self, message=message).encode(limit)
+        raise BugError(f"step summary of {len(data)} bytes", where=self.step, fix=f"The limit is {limit}")
 
     @classmethod
     def decode(cls, data: bytes) -> Self | None:

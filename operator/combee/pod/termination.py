@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from combee.errors import BugError, CombeeError, TransientError, UnreachableError
-from combee.plan.types import StepSummary
+from combee.plan.types import MAX_SUMMARY_BYTES, StepSummary
 from combee.pod.environment import TERMINATION_LOG, Pod
 from combee.pod.log import PodLog
 
@@ -16,6 +16,7 @@ def permanent(error: CombeeError) -> bool:
 def tell(pod: Pod, summary: StepSummary, log: PodLog) -> None:
     """Write a summary as the pod's termination message, where the kubelet reads it."""
     try:
-        pod.settings.path(TERMINATION_LOG).write_bytes(summary.encode())
+        limit = pod.step.params.get("summaryBytes", MAX_SUMMARY_BYTES)
+        pod.settings.path(TERMINATION_LOG).write_bytes(summary.encode(limit))
     except OSError as error:
         log.say("WARNING", f"the termination message cannot be written ({error.strerror})")

@@ -199,6 +199,23 @@ def test_a_template_replaces_all_that_is_said_of_a_resource() -> None:
     assert resources_of(None, base) == base
 
 
+@pytest.mark.parametrize(
+    ("asked", "limits"),
+    [
+        ({"memory": "1Gi"}, {"cpu": "2", "memory": "2Gi"}),
+        ({"memory": "4Gi", "cpu": "100m"}, {"cpu": "2", "memory": "4Gi"}),
+        ({"cpu": "2500m"}, {"cpu": "2500m", "memory": "2Gi"}),
+        ({"ephemeral-storage": "1Gi"}, {"cpu": "2", "memory": "2Gi"}),
+    ],
+)
+def test_a_template_that_only_asks_keeps_the_charts_limits_and_never_asks_for_more(
+    asked: dict[str, str], limits: dict[str, str]
+) -> None:
+    template = PodTemplate.model_validate({"spec": {"resources": {"requests": asked}}})
+    base = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"cpu": "2", "memory": "2Gi"}}
+    assert resources_of(template, base) == {"requests": {**base["requests"], **asked}, "limits": limits}
+
+
 def _with_engine(image: str | None = None, template: dict[str, Any] | None = None) -> dict[str, Any]:
     spec = copy.deepcopy(PLAIN)
     if image is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -90,6 +91,19 @@ async def test_what_a_failed_pod_left_is_no_result() -> None:
     complete = {"conditions": [{"type": "Complete", "status": "True"}], "succeeded": 1}
     one = await see(Cluster(job(**complete), pod(CRASHED, code=1), pod(SAID)))
     assert (one.complete, one.ended, one.summary) == (True, False, SAID)
+
+
+@pytest.mark.parametrize(("sidecars", "kept"), [(0, 2048), (5, 2048), (6, 1755), (11, 1024)])
+async def test_what_a_pod_could_leave_beside_its_sidecars_is_told_where_its_result_was_cut(
+    sidecars: int, kept: int
+) -> None:
+    cut = pod(replace(SAID, message="a longer one"))
+    worker = cut["status"]["containerStatuses"][0]["state"]["terminated"]
+    worker["message"] = worker["message"][:60]
+    cut["spec"] = {"initContainers": [{}] * min(1, sidecars), "containers": [{}] * max(1, sidecars)}
+    over = job(succeeded=1, conditions=[{"type": "Complete", "status": "True"}])
+    seen = await see(Cluster(over, cut))
+    assert (seen.summary, seen.complete, seen.message_bytes) == (None, True, kept)
 
 
 @pytest.mark.parametrize(("code", "result"), [(0, SAID), (1, None)])

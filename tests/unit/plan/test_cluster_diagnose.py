@@ -69,6 +69,26 @@ CASES: list[tuple[str, list[dict[str, Any]], list[dict[str, Any]], tuple[str, st
                           'it names')),
     ),
     (
+        "a kubelet that has not read it yet",
+        [pod(**CREATING)],
+        [event("FailedMount", 'MountVolume.SetUp failed for volume "run" : failed to sync configmap cache: '
+               "timed out waiting for the condition")],
+        None,
+    ),
+    (
+        "and one that found nothing before",
+        [pod(**CREATING)],
+        [event("FailedMount", 'volume "run": configmap "rows" not found'),
+         event("FailedMount", "failed to sync secret cache: timed out", at="2026-01-01T00:00:09Z")],
+        ("Unschedulable", 'configmap "rows" not found'),
+    ),
+    (
+        "a quota of limits",
+        [],
+        [event("FailedCreate", 'pods "p" is forbidden: failed quota: q: must specify limits.cpu for: vllm')],
+        ("Unschedulable", "engines[].template.spec.resources"),
+    ),
+    (
         "the latest word counts",
         [pod()],
         [

@@ -102,6 +102,14 @@ def test_engines_stay_up_between_two_steps_under_a_queue(jobs: tuple[JobSeen, ..
     assert got.engines == {"main": EngineWish(2)}
 
 
+def test_a_step_whose_result_was_cut_is_told_how_much_its_pod_may_leave() -> None:
+    cut = done("profile", summary=None, message_bytes=1755)
+    (wish,) = ask(memory(RunState()), cut, plans={}).jobs
+    assert wish.name.endswith("profile-a1") and wish.step.params["summaryBytes"] == 1755
+    (wish,) = ask(memory(RunState()), plans={}).jobs
+    assert "summaryBytes" not in wish.step.params
+
+
 def test_profile_leads_to_a_frozen_plan() -> None:
     got = ask(RunState(), done("profile"), plans={})
     assert got.freeze is not None and got.freeze.iteration == 0

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from combee.errors import BugError
 from combee.plan.types import RoleUsage, StepSummary
 
 A, C = "a" * 64, "c" * 64
@@ -93,3 +94,17 @@ def test_what_is_written_is_read(usage: dict[str, RoleUsage], counts: dict[str, 
     summary = replace(SUMMARY, usage=usage, counts=counts)
     assert StepSummary.decode(summary.encode()) == summary
     assert StepSummary.from_plain(json.loads(json.dumps(summary.to_plain()))) == summary
+
+
+@given(st.integers(600, 2048), st.text(max_size=3000))
+def test_a_summary_fits_what_the_pods_containers_leave_it_and_is_read(limit: int, message: str) -> None:
+    summary = replace(SUMMARY, error="Endpoint", message=message)
+    written = summary.encode(limit)
+    read = StepSummary.decode(written)
+    assert len(written) <= limit and read is not None
+    assert replace(read, message="") == replace(summary, message="") and message.startswith(read.message)
+
+
+def test_a_summary_that_cannot_be_cut_to_its_part_is_no_summary() -> None:
+    with pytest.raises(BugError, match="The limit is 100"):
+        replace(SUMMARY, message="why").encode(100)

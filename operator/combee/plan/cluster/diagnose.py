@@ -33,6 +33,13 @@ _ADVICE = (
     ("Insufficient cpu", "Ask for less CPU, or add a node."),
 )
 
+_STATE = (
+    "State them in workers.template.spec.resources or engines[].template.spec.resources, or in the chart's "
+    "worker.resources, engine.resources, prefetch.resources."
+)
+_PASSING = ("failed to sync configmap cache", "failed to sync secret cache", " not registered")
+"""What a kubelet says that has not read an object yet: it asks again by itself, and nothing is missing."""
+
 
 def diagnose(pods: Iterable[Object], events: Iterable[Object] = ()) -> Trouble | None:
     """Return the first trouble, the same whatever the order of ``pods``; None when there is none.
@@ -186,7 +193,9 @@ def _not_set_up(events: Sequence[Object], pod: Object) -> Iterator[Trouble]:
     if not _is_being_set_up(pod):
         return
     for event in reversed(events):
-        about = event.get("involvedObject", {})
+        about, message = event.get("involvedObject", {}), str(event.get("message", ""))
+        if any(words in message for words in _PASSING):
+            continue
         if about.get("name") == _name(pod) and event.get("reason") in _SETTING_UP:
             yield _unfit(pod, event)
 
@@ -226,6 +235,9 @@ def _not_made(events: Sequence[Object]) -> Iterator[Trouble]:
         if "exceeded quota" in cause:
             message = f"a quota of the namespace is used up: {cause}. It goes on when there is room."
             yield Trouble("WaitingForQuota", message)
+        elif "failed quota" in cause and "must specify" in cause:
+            message = f"a quota of the namespace wants amounts that the pods do not state: {cause}. {_STATE}"
+            yield Trouble("Unschedulable", message)
         elif "violates PodSecurity" in cause:
             yield Trouble("Unschedulable", f"the namespace's pod security forbids the pods: {cause}")
         else:

@@ -17,7 +17,7 @@ from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import YIELDED, JobSeen, Seen
 from combee.plan.money import money_of
 from combee.plan.spending import kept_for_look
-from combee.plan.types import Outcome, Step, StepSummary
+from combee.plan.types import MAX_SUMMARY_BYTES, Outcome, Step, StepSummary
 from combee.steps import EVALUATE, KINDS, Result, kind_of
 
 UNPLACED_SECONDS = 30.0
@@ -268,6 +268,10 @@ def _equipped(step: Step, spec: RunSpec, memory: Memory, seen: Seen, *, early: b
         params["gpus"] = gpus_charged(spec, memory, kind)
     if (calls := calls_at_once(spec, seen, kind.roles)) is not None:
         params["concurrency"] = calls
+    # Sidecars that the cluster adds are seen only in a pod that is there.
+    share = min((job.message_bytes for job in seen.jobs.values()), default=MAX_SUMMARY_BYTES)
+    if share < MAX_SUMMARY_BYTES:
+        params["summaryBytes"] = share
     if early:
         params["waitSeconds"] = spec.workers.wait_seconds
     return replace(step, params=params)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from combee.plan.playbook.changed import Looks
-from combee.plan.types import IterationPlan, StepSummary
+from combee.plan.types import MAX_SUMMARY_BYTES, IterationPlan, StepSummary
 
 YIELDED = "Yielded"
 """Marks a step that waited for inputs as long as it may and gave up its place: not a failure."""
@@ -56,6 +56,8 @@ class JobSeen:
     summary: StepSummary | None = None
     """what the pod of a one-pod Job left when it ended; None when it left nothing that can be read."""
     trouble: Trouble | None = None
+    message_bytes: int = MAX_SUMMARY_BYTES
+    """how many bytes its pod could leave, where it ended and left nothing that can be read."""
 
     @property
     def placed(self) -> bool:
