@@ -21,13 +21,14 @@ from combee.assembly.logs import to_stderr
 from combee.assembly.probes import serve
 from combee.clients.kubernetes.kube import Kube
 from combee.errors import CombeeError, UserError
-from combee.names import API_VERSION
+from combee.names import API_VERSION, PLAYBOOK_KIND, RUN_KIND
 from combee.objects.types import Settings
 from combee.observe.complaints import Complaints
 from combee.observe.nodes import Nodes
 from combee.observe.playbooks import PlaybookObserver
 from combee.observe.runs import Observer
 from combee.operator.apply import Executor
+from combee.operator.census import Census
 from combee.operator.cleanup import clean_up
 from combee.operator.gateway import GatewayKeeper
 from combee.operator.lease import Fence
@@ -81,6 +82,20 @@ class Parts:
     playbooks: DueQueue[Key]
     gateways: DueQueue[Key]
     """of namespaces; names are empty."""
+
+    def wake_gateway(self, namespace: str) -> None:
+        """Have the gateway of a namespace looked at, once for all that happens now."""
+        self.gateways.wake((namespace, ""), GATEWAY_PAUSE_SECONDS)
+
+    def wake_playbook(self, key: Key) -> None:
+        """Have a Playbook looked at, and the gateway that serves it."""
+        self.playbooks.wake(key)
+        self.wake_gateway(key[0])
+
+    def census(self, settings: OperatorSettings) -> Census:
+        """Return what finds the runs and Playbooks of which no event told."""
+        wakes = {RUN_KIND: self.queue.wake, PLAYBOOK_KIND: self.wake_playbook}
+        return Census(self.kube, settings.namespaces, wakes)
 
 
 def assemble(settings: OperatorSettings, kube: Kube) -> Parts:
@@ -172,6 +187,7 @@ async def operate(settings: OperatorSettings) -> None:
                 parts.queue.run(),
                 parts.playbooks.run(),
                 parts.gateways.run(),
+                parts.census(settings).keep(settings.resync_seconds),
             )
         ]
         watching = asyncio.create_task(_watch(parts, settings, stop))
@@ -206,15 +222,8 @@ async def _watch(parts: Parts, settings: OperatorSettings, stop: asyncio.Event) 
     from combee.operator.watch import registry
     from combee.operator.watch import settings as kopf_settings
 
-    def wake_gateway(namespace: str) -> None:
-        parts.gateways.wake((namespace, ""), GATEWAY_PAUSE_SECONDS)
-
-    def wake_playbook(key: Key) -> None:
-        parts.playbooks.wake(key)
-        wake_gateway(key[0])
-
     await kopf.operator(
-        registry=registry(parts.queue.wake, wake_playbook, wake_gateway),
+        registry=registry(parts.queue.wake, parts.wake_playbook, parts.wake_gateway),
         settings=kopf_settings(),
         standalone=True,
         clusterwide=not settings.namespaces,

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from playbook_cluster import FakeKube
+
 from combee import names
+from combee.api.playbook_status import HistoryLine, Trail
 from combee.clients.kubernetes.kube import Kube
 from combee.observe.history import filed_lines
+from combee.operator.playbooks.history import History
+from combee.plan.playbook.trail import appended
+from combee.records import Owner
 
 NAMES = ("formula-history-000002", "formula-history-000001", "other-history-000003", "formula-history-x")
 
@@ -42,3 +48,19 @@ async def test_a_number_that_no_status_can_hold_is_no_line() -> None:
     forged = "formula-history-" + "9" * 40
     lines = await filed_lines(cast(Kube, Listing(NAMES[1], forged)), "team", "formula")
     assert [one.number for one in lines] == [1]
+
+
+async def test_a_line_that_is_gone_since_it_was_written_is_written_again() -> None:
+    """As after a cluster came back from a snapshot that was taken between the line and its status."""
+    kube, owner = FakeKube(), Owner("formula", "team", "uid-1")
+    history = History(kube)  # type: ignore[arg-type]
+    trail = appended(Trail(), HistoryLine(event="Made"), HistoryLine(event="Promoted"))
+    await history.file(owner, trail)
+    written = dict(kube.of("ConfigMap"))
+    assert len(written) == 2 and await history.filed(owner, trail) == 2
+    for name, known in (("formula-history-000002", 1), ("formula-history-000001", 0)):
+        del kube.of("ConfigMap")[name]
+        assert await history.filed(owner, trail) == known
+    await history.file(owner, trail)
+    assert kube.of("ConfigMap").keys() == written.keys()
+    assert await history.filed(owner, trail) == 2

@@ -18,11 +18,10 @@ from combee.records import Owner
 
 @dataclass(slots=True)
 class History:
-    """Writes lines, and remembers how far each Playbook's are written."""
+    """Writes lines, and looks which of the pending ones are written: what was written once may be gone where
+    a cluster came back from a snapshot."""
 
     kube: Kube
-    _filed: dict[str, int] = field(default_factory=dict)
-    """uid of a Playbook -> the number of its last line that is known to be written."""
     _moved: set[str] = field(default_factory=set)
     """Playbooks at whose next number another line was found: the history goes on after it."""
 
@@ -39,16 +38,22 @@ class History:
         self._moved.discard(owner.uid)
         return lines
 
-    def filed(self, owner: Owner) -> int:
-        """Return the number up to which lines are known to be written; 0 where nothing is known."""
-        return self._filed.get(owner.uid, 0)
+    async def filed(self, owner: Owner, trail: Trail | None) -> int:
+        """Return the number up to which the pending lines are written; 0 where none is."""
+        last = 0
+        for line in map(filed, trail.pending if trail is not None else ()):
+            existing = await self.kube.get(
+                "ConfigMap", owner.namespace, names.history_name(owner.name, line.number)
+            )
+            if existing is None or (existing.get("data") or {}).get(names.LINE_KEY) != line.text:
+                break
+            last = line.number
+        return last
 
     async def file(self, owner: Owner, trail: Trail | None) -> None:
-        """Write the pending lines that are not known to be written. One that is there already, since it was
-        written before a restart, stays as it is. Raises ClusterError where another one has its number."""
+        """Write the pending lines. One that is there already stays as it is. Raises ClusterError where
+        another one has its number."""
         for line in map(filed, trail.pending if trail is not None else ()):
-            if line.number <= self.filed(owner):
-                continue
             body = history_config_map(owner, line)
             if await self.kube.create(body) is None:
                 name = body["metadata"]["name"]
@@ -63,4 +68,3 @@ class History:
                     )
                 if existing is None:
                     raise ClusterError("deleted just now", where=f"ConfigMap {name}", status=409)
-            self._filed[owner.uid] = line.number

@@ -81,7 +81,7 @@ class PlaybookTicker:
             blocked=self._why_blocked(owner, observed),
             data_marks=data.marks,
             trail=await self._lines(owner, status, observed),
-            filed=self.history.filed(owner),
+            filed=await self.history.filed(owner, status.trail),
         )
         about = replace(
             _about(raw, spec, why),

@@ -1,0 +1,114 @@
+"""A cluster that changes under the operator: namespaces, accounts, quotas and queues that take back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_tools import Cluster, eventually
+from runs import FINISHED, Operator, Runs, at_once, operating
+
+pytestmark = pytest.mark.timeout(900)
+LABELS = {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+@pytest.mark.alone
+def test_a_namespace_that_was_deleted_and_made_again_and_accounts_that_went_hold_no_run_up(
+    cluster: Cluster, namespace: str, team: str, tmp_path: Path
+) -> None:
+    runs = Runs(cluster, team)
+    accounts = ("combee-worker", "combee-publish")
+
+    def started() -> bool:
+        return bool(runs.status().get("phase", "Pending") != "Pending")
+
+    def job(step: str) -> list[dict[str, Any]]:
+        chosen = f"combee.dev/run=quickstart,combee.dev/step={step}"
+        jobs = cluster.get("jobs", "-l", chosen, namespace=team)["items"]
+        return [one for one in jobs if one.get("status", {}).get("ready")]
+
+    with operating(
+        cluster, namespace, tmp_path / "operator.log", COMBEE_NAMESPACES="", COMBEE_MAKE_ACCOUNTS="true"
+    ):
+        runs.apply(at_once)
+        eventually("its first pod works", started)
+        cluster.reader.delete_jobs(team)
+        cluster.kubectl("delete", "namespace", team, "--wait", "--timeout=240s")
+        made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": team, "labels": LABELS}}
+        cluster.reader.apply([made])
+        runs.apply(at_once)
+        eventually("the first pod of the run that came again works", started)
+        cluster.kubectl("delete", "serviceaccount", *accounts, namespace=team)
+        eventually("its map works", lambda: job("map"), seconds=300)
+        found = cluster.get("serviceaccounts", namespace=team)["items"]
+        assert set(accounts) <= {one["metadata"]["name"] for one in found}
+
+
+def test_the_quickstart_learns_under_a_quota_of_limits_and_what_states_none_is_told_so(
+    cluster: Cluster, namespace: str, operator: Operator
+) -> None:
+    hard = {"limits.cpu": "20", "limits.memory": "40Gi", "requests.cpu": "10", "requests.memory": "20Gi"}
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "limits"},
+        "spec": {"hard": hard},
+    }
+    cluster.kubectl("apply", "-f", "-", namespace=namespace, stdin=quota)
+    runs = Runs(cluster, namespace)
+
+    def unlimited(run: dict[str, Any]) -> None:
+        at_once(run)
+        run["metadata"]["name"] = "unlimited"
+        del run["spec"]["engines"][0]["template"]["spec"]["resources"]["limits"]
+
+    runs.apply(at_once)
+    status = runs.ended()
+    assert status["phase"] in FINISHED, status["message"]
+    runs.apply(unlimited)
+    says = "wants amounts that the pods do not state"
+    eventually("it is told so", lambda: says in runs.status("unlimited").get("message", ""))
+    message = runs.status("unlimited")["message"]
+    assert "must specify limits.cpu" in message and "engines[].template.spec.resources" in message, message
+
+
+def test_a_queue_that_takes_a_run_back_has_its_gpus_at_once(
+    cluster: Cluster, namespace: str, operator: Operator
+) -> None:
+    """Jobs are admitted and taken back as Kueue does it."""
+    runs = Runs(cluster, namespace)
+
+    def with_gpus(run: dict[str, Any]) -> None:
+        at_once(run)
+        run["spec"]["queue"] = {"name": "team-a"}
+        engine = run["spec"]["engines"][0]
+        engine["vllm"] |= {"gpusPerReplica": 2, "args": ["--time-scale=1"]}
+        engine["idleTimeoutSeconds"] = 3600
+
+    def engine() -> dict[str, Any]:
+        (found,) = cluster.get("deployments", namespace=namespace)["items"] or [{}]
+        return dict(found)
+
+    def suspend(job: str, wanted: bool) -> None:
+        patch = f'{{"spec":{{"suspend":{str(wanted).lower()}}}}}'
+        cluster.kubectl("patch", "job", job, "--type=merge", "-p", patch, namespace=namespace)
+
+    def jobs(*, held: bool) -> list[str]:
+        found = cluster.get("jobs", "-l", "kueue.x-k8s.io/queue-name=team-a", namespace=namespace)["items"]
+        return [one["metadata"]["name"] for one in found if bool(one["spec"].get("suspend")) is held]
+
+    def gpus() -> list[str]:
+        pods = cluster.get("pods", "-l", "app.kubernetes.io/component=engine", namespace=namespace)["items"]
+        return [pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+
+    runs.apply(with_gpus)
+    (first,) = eventually("its first Job is held back", lambda: jobs(held=True))
+    suspend(first, False)
+    eventually("its engine serves", lambda: engine().get("status", {}).get("readyReplicas"))
+    assert engine()["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-a"
+    suspend(first, True)
+    eventually("no pod holds a GPU", lambda: not gpus(), seconds=30)
+    assert runs.status()["phase"] not in FINISHED and engine()["spec"]["replicas"] == 0
+    suspend(first, False)
+    eventually("its engine serves again", lambda: engine().get("status", {}).get("readyReplicas"))
