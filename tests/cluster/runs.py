@@ -136,15 +136,9 @@ def make_accounts(cluster: Cluster, namespace: str) -> None:
     cluster.reader.apply(objects, namespace)
 
 
-def start_operator(cluster: Cluster, namespace: str, log: Path, **more: str) -> Operator:
-    """An operator for one namespace, which also holds its Lease; the accounts of step pods are made as
-    the chart makes them for a list of namespaces.
-
-    One that is started after another was killed is the container of the same pod, as the kubelet starts it
-    again: the Lease is its own. That another pod waits until the Lease runs out is for tests that kill pods.
-    """
-    make_accounts(cluster, namespace)
-    environment = {
+def operator_environment(cluster: Cluster, namespace: str) -> dict[str, str]:
+    """What an operator for one namespace, which also holds its Lease, is started with."""
+    return {
         **cluster.environment,
         "PYTHONPATH": str(REPOSITORY / "operator"),
         "POD_NAMESPACE": namespace,
@@ -157,8 +151,18 @@ def start_operator(cluster: Cluster, namespace: str, log: Path, **more: str) -> 
         "COMBEE_METRICS_PORT": "0",
         "COMBEE_GATEWAY_IMAGE": cluster.image("operator"),
         "COMBEE_GATEWAY_REPLICAS": "1",
-        **more,
     }
+
+
+def start_operator(cluster: Cluster, namespace: str, log: Path, **more: str) -> Operator:
+    """An operator for one namespace, which also holds its Lease; the accounts of step pods are made as
+    the chart makes them for a list of namespaces.
+
+    One that is started after another was killed is the container of the same pod, as the kubelet starts it
+    again: the Lease is its own. That another pod waits until the Lease runs out is for tests that kill pods.
+    """
+    make_accounts(cluster, namespace)
+    environment = operator_environment(cluster, namespace) | more
     return Operator(Program(["combee-operator"], environment, log, log), log)
 
 

@@ -18,8 +18,8 @@ TOO_LITTLE = "maximum capacity (50m)"
 OF_QUEUES = "kueue.x-k8s.io/queue-name=team-a"
 
 
-QUOTA = {"cpu": "100m", "memory": "256Mi"}
-"""Room for one step pod."""
+QUOTA = {"cpu": "200m", "memory": "512Mi"}
+"""Room for one step pod and one engine."""
 
 
 def cluster_queue(name: str, **quota: str) -> dict[str, Any]:

@@ -274,9 +274,12 @@ def job_seen(raw: Object, *, summary: StepSummary | None = None, trouble: Troubl
 
 
 def _was_admitted(job: Object) -> bool:
-    """Whether a Job that is suspended had been started: it is still called resumed, or was called suspended
-    long after it was made."""
-    for condition in job.get("status", {}).get("conditions", ()):
+    """Whether a Job that is suspended had been started: it still has a time of its start (which Kueue takes
+    away), is still called resumed, or was called suspended long after it was made."""
+    status = job.get("status", {})
+    if status.get("startTime"):
+        return True
+    for condition in status.get("conditions", ()):
         if condition["type"] == "Suspended":
             called_at = seconds_of(
                 condition.get("lastTransitionTime") or job["metadata"]["creationTimestamp"]

@@ -149,6 +149,10 @@ async def test_a_job_that_its_queue_took_back_is_told_from_one_that_it_has_not_a
 ) -> None:
     held = job("map", conditions=conditions)
     held["spec"]["suspend"] = True
+    assert (await see(Cluster(held))).evicted is evicted
+    held["status"]["startTime"] = "2026-01-01T00:00:02Z"
+    assert (await see(Cluster(held))).evicted
+    del held["status"]["startTime"]
     held["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "team-a"
     one = await see(Cluster(held))
     assert (one.held, one.evicted, one.queue) == (True, evicted, "team-a")

@@ -1,0 +1,158 @@
+"""Operators of two versions on one run, an API server that fails, and a cluster that comes back older."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_tools import REPOSITORY, Cluster, eventually
+from failing_api import FailingApi
+from laptop import blob, locally
+from releases import apply_crds
+from runs import FINISHED, Runs, at_once, make_accounts, operating, operator_environment, short
+
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(1200)]
+BEFORE = "761c1caa"
+"""the version before: N-1 of this one."""
+OLDER_PARTS = ("etcd", "apiserver", "controllers", "scheduler", "kubelet", "proxy", "coredns")
+"""what is stopped and started again when a snapshot is restored, in the order to start."""
+
+
+@pytest.fixture
+def before(tmp_path: Path) -> Path:
+    """The working tree of the version before."""
+    archived = subprocess.run(
+        ["git", "-C", str(REPOSITORY), "archive", BEFORE, "operator", "crds"],
+        capture_output=True,
+        check=False,
+    )
+    if archived.returncode:
+        pytest.skip(f"the history has no {BEFORE}")
+    folder = tmp_path / "before"
+    with tarfile.open(fileobj=BytesIO(archived.stdout)) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+@contextmanager
+def earlier(cluster: Cluster, namespace: str, tree: Path, log: Path) -> Iterator[None]:
+    """The operator of the version before, with its definitions."""
+    crds = ("apply", "--server-side", "--force-conflicts", "-f", str(tree / "crds"))
+    cluster.kubectl(*crds)
+    make_accounts(cluster, namespace)
+    environment = operator_environment(cluster, namespace) | {"PYTHONPATH": str(tree / "operator")}
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "combee.operator.program"], env=environment, stdout=output, stderr=output
+        )
+    try:
+        yield
+        assert process.poll() is None, log.read_text()[-2000:]
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+def test_a_run_goes_from_the_version_before_to_this_one_and_back(
+    cluster: Cluster, namespace: str, before: Path, tmp_path: Path
+) -> None:
+    runs, log = Runs(cluster, namespace), tmp_path / "operators.log"
+
+    def slow(run: dict[str, Any]) -> None:
+        short(run)
+        run["spec"]["engines"][0]["vllm"]["args"] = ["--time-scale=0.5"]
+        run["spec"]["workers"] = {"parallelism": 2, "concurrency": 16}
+
+    def at_work(step: str, iteration: int) -> bool:
+        chosen = f"combee.dev/step={step},combee.dev/iteration={iteration}"
+        jobs = cluster.get("jobs", "-l", chosen, namespace=namespace)["items"]
+        return any(job.get("status", {}).get("ready") for job in jobs)
+
+    try:
+        with earlier(cluster, namespace, before, log):
+            runs.apply(slow)
+            eventually("the map of iteration 0 works", lambda: at_work("map", 0), seconds=300)
+        apply_crds(cluster)
+        with operating(cluster, namespace, log):
+            eventually("that of iteration 1 works", lambda: at_work("map", 1), seconds=300)
+        with earlier(cluster, namespace, before, log):
+            status = runs.ended()
+        assert status["phase"] in FINISHED, status["message"]
+    finally:
+        apply_crds(cluster)
+    locally(runs, tmp_path, slow)
+    assert blob(tmp_path, runs.playbook()).exists(), "the laptop learned another playbook"
+
+
+def test_a_run_learns_though_every_tenth_request_is_refused_and_every_watch_breaks_off(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    api = FailingApi(Path(cluster.environment["KUBECONFIG"]), refused=0.1, watch_seconds=5.0, seed=18)
+    runs = Runs(cluster, namespace)
+    with (
+        api.serving(tmp_path) as config,
+        operating(cluster, namespace, tmp_path / "operator.log", KUBECONFIG=str(config)),
+    ):
+        runs.apply(at_once)
+        status = runs.ended()
+    print(f"{api.counts}; seed {api.seed}")
+    assert status["phase"] in FINISHED, status["message"]
+    assert api.counts["refused"] > 5 and api.counts["broken"] > 5, api.counts
+
+
+def test_a_run_is_heard_of_after_the_cluster_came_back_from_a_snapshot(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    """What the operator's watches go on from is then higher than any version that is given out."""
+    if not cluster.own:
+        pytest.skip("it restores the node's etcd, and KUBECONFIG names another cluster")
+    runs, data = Runs(cluster, namespace), Path(cluster.environment["KUBECONFIG"]).parent / "etcd"
+
+    def answers() -> bool:
+        return not cluster.try_kubectl("get", "--raw", "/readyz").returncode
+
+    def held(name: str) -> bool:
+        return bool(runs.status(name).get("observedGeneration"))
+
+    def make(name: str) -> None:
+        def called(run: dict[str, Any]) -> None:
+            at_once(run)
+            run["metadata"]["name"] = name
+            run["spec"]["suspend"] = True
+
+        runs.apply(called)
+
+    with operating(cluster, namespace, tmp_path / "operator.log", COMBEE_RESYNC_SECONDS="10") as operator:
+        make("first")
+        eventually("the first run is looked at", lambda: held("first"))
+        cluster.part("stop", "etcd")
+        shutil.copytree(data, tmp_path / "snapshot")
+        cluster.part("start", "etcd")
+        eventually("the API server answers", answers)
+        maps = [
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"filler-{number}"}}
+            for number in range(300)
+        ]
+        cluster.kubectl("create", "-f", "-", namespace=namespace, stdin=maps)
+        make("lost")
+        eventually("the run that will be lost is looked at", lambda: held("lost"))
+        for part in reversed(OLDER_PARTS):
+            cluster.part("stop", part)
+        shutil.rmtree(data)
+        shutil.copytree(tmp_path / "snapshot", data)
+        for part in OLDER_PARTS:
+            cluster.part("start", part)
+        eventually("the API server answers again", answers)
+        assert cluster.find("promptlearningrun", "lost", namespace=namespace) is None
+        make("after")
+        eventually("the run that was made after it is looked at", lambda: held("after"), seconds=120)
+        assert operator.process.poll() is None, operator.log.read_text()[-2000:]
