@@ -51,7 +51,7 @@ def engine_name(spec: RunSpec, owner: Owner, index: int, settings: Settings) -> 
 
 def shared_digest(spec: RunSpec, engine: Engine, settings: Settings) -> str:
     """Return what says that two runs declare the same shared engine: 16 hex digits over its name, server and
-    template as written, its image, what it is for, and the queue that it waits in, if any.
+    template as written, its image, and what it is for.
 
     Defaults are left out, so that an upgrade that adds a field names no other engine; ``settings`` have the
     images that the run began with.
@@ -60,9 +60,7 @@ def shared_digest(spec: RunSpec, engine: Engine, settings: Settings) -> str:
         mode="json", by_alias=True, exclude_defaults=True, include={"name", "vllm", "template"}
     )
     image = engine.server.image or settings.vllm_image
-    queue = {"queue": spec.queue.dump()} if spec.queue is not None else {}
-    what = {"engine": declared, "image": image, "answers": answers_of(spec, engine), **queue}
-    return digest_of(what)[:_DIGITS]
+    return digest_of({"engine": declared, "image": image, "answers": answers_of(spec, engine)})[:_DIGITS]
 
 
 def answers_of(spec: RunSpec, engine: Engine) -> Answers:
