@@ -44,8 +44,8 @@ def resources_of(template: PodTemplate | None, base: Resources, gpus: int = 0) -
     named = given.requests.keys() | given.limits.keys()
     ours = base.get("limits", {})
     raised = {
-        name: max(ours[name], asked, key=in_thousandths)
-        for name, asked in given.requests.items()
+        name: max(ours[name], request, key=in_thousandths)
+        for name, request in given.requests.items()
         if name in ours and name not in given.limits
     }
     made: Object = {}

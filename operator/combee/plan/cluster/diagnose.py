@@ -33,10 +33,7 @@ _ADVICE = (
     ("Insufficient cpu", "Ask for less CPU, or add a node."),
 )
 
-_STATE = (
-    "State them in workers.template.spec.resources or engines[].template.spec.resources, or in the chart's "
-    "worker.resources, engine.resources, prefetch.resources."
-)
+_STATE = "State them in resources of engines[].template.spec or workers.template.spec, or in the chart"
 _PASSING = ("failed to sync configmap cache", "failed to sync secret cache", " not registered")
 """What a kubelet says that has not read an object yet: it asks again by itself, and nothing is missing."""
 
@@ -236,7 +233,7 @@ def _not_made(events: Sequence[Object]) -> Iterator[Trouble]:
             message = f"a quota of the namespace is used up: {cause}. It goes on when there is room."
             yield Trouble("WaitingForQuota", message)
         elif "failed quota" in cause and "must specify" in cause:
-            message = f"a quota of the namespace wants amounts that the pods do not state: {cause}. {_STATE}"
+            message = f"a quota wants amounts that the pods do not state. {_STATE}: {cause}"
             yield Trouble("Unschedulable", message)
         elif "violates PodSecurity" in cause:
             yield Trouble("Unschedulable", f"the namespace's pod security forbids the pods: {cause}")
