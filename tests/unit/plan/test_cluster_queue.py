@@ -38,6 +38,8 @@ def test_a_queue_that_takes_its_job_back_gets_its_gpus_at_once(about: dict[str, 
     got, _ = decided(HELD, evicted, about=about, engines=UP)
     assert got.engines == {"main": EngineWish(0)}
     assert got.memory.gpu_seconds == 4 * 50 and not got.memory.engines_since
+    _, told = decided(got.memory, evicted, about=about, engines={"main": EngineSeen("main", 0)})
+    assert told[ConditionType.ENGINES_READY][2] == "engine main is taken down: its queue took the run back"
     again, _ = decided(got.memory, placed("map"), about=about, engines={"main": EngineSeen("main", 0)})
     assert again.engines == {"main": EngineWish(2)}, "it is admitted again"
 

@@ -212,7 +212,9 @@ def _engines(spec: RunSpec, memory: Memory, seen: Seen, down: bool) -> Stand:
     for name in own:
         engine = seen.engines[name]
         if not engine.replicas:
-            return "False", R.SCALED_DOWN, f"engine {name} is taken down: it was idle"
+            evicted = any(job.live and job.evicted for job in seen.jobs.values())
+            why = "its queue took the run back" if evicted else "it was idle"
+            return "False", R.SCALED_DOWN, f"engine {name} is taken down: {why}"
         if not engine.ready:
             trouble_reason = engine.trouble.reason if engine.trouble else ""
             shown = trouble_reason in (R.CRASHING, R.WAITING_FOR_QUOTA)
