@@ -93,7 +93,7 @@ class FailingApi:
                     request.method,
                     server["server"] + request.path_qs,
                     headers=headers,
-                    data=await request.read(),
+                    data=await request.read() or None,
                     ssl=tls,
                 ) as upstream,
             ):
