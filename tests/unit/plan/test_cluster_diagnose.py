@@ -86,7 +86,7 @@ CASES: list[tuple[str, list[dict[str, Any]], list[dict[str, Any]], tuple[str, st
         "a quota of limits",
         [],
         [event("FailedCreate", 'pods "p" is forbidden: failed quota: q: must specify limits.cpu for: vllm')],
-        ("Unschedulable", "engines[].template.spec"),
+        ("Unschedulable", "or in the chart: failed quota: q: must specify limits.cpu for: vllm"),
     ),
     (
         "the latest word counts",

@@ -233,7 +233,8 @@ def _not_made(events: Sequence[Object]) -> Iterator[Trouble]:
             message = f"a quota of the namespace is used up: {cause}. It goes on when there is room."
             yield Trouble("WaitingForQuota", message)
         elif "failed quota" in cause and "must specify" in cause:
-            message = f"a quota wants amounts that the pods do not state. {_STATE}: {cause}"
+            what = cause[cause.index("failed quota") :]
+            message = f"a quota wants amounts that the pods do not state. {_STATE}: {what}"
             yield Trouble("Unschedulable", message)
         elif "violates PodSecurity" in cause:
             yield Trouble("Unschedulable", f"the namespace's pod security forbids the pods: {cause}")
