@@ -25,6 +25,7 @@ _QUIET = {
     Reason.SCALED_DOWN,
     Reason.NOT_STARTED,
     Reason.NOT_EVALUATED,
+    Reason.WITHIN_CEILING,
     Reason.BUDGET_SPENT,  # BudgetExhausted says which
 }
 T = ConditionType
