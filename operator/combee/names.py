@@ -30,6 +30,8 @@ METHOD_KEY, COMPONENTS_KEY, FINDINGS_KEY = "method", "prompt.json", "findings.js
 """Keys of a published version's ConfigMap: the text that models are shown, the artifact that it was rendered
 from, its scores on gate; its base method, absent with ACE; its components by name, where it has several; what
 is wrong with it. The text and the components are files of a run's folder, too."""
+SHOWN_KEYS = PROMPT_KEY, COMPONENTS_KEY, METHOD_KEY, ARTIFACT_KEY
+"""those of them that are delivered: scores on gate stay with the version."""
 LESSONS_FILE = "lessons.md"
 """The file of a run's folder that says where each lesson comes from."""
 LESSONS_MARK = "Notes for people on what was learned; prompt.md is what models are shown."
@@ -69,6 +71,8 @@ DIGEST_ANNOTATION = f"{API_GROUP}/digest"
 """of the artifact that a ConfigMap holds."""
 DATA_ANNOTATION = f"{API_GROUP}/data"
 """of the delivered ConfigMap: SHA-256 of what was written into it."""
+JUDGE_ANNOTATION = f"{API_GROUP}/judge"
+"""on the ConfigMap that a Job of a canary makes: the Job's uid."""
 PAIRS_KEY = "pairs.json"
 READING_KEY = "reading.json"
 LINE_KEY = "line.json"
@@ -136,6 +140,11 @@ def rollout_job_name(run: str, uid: str, attempt: int) -> str:
 def published_name(playbook: str, digest: str) -> str:
     """Name the immutable ConfigMap of one version of a Playbook: ``formula-1b2c3d4e5f60``."""
     return f"{playbook[:50].rstrip('-.')}-{digest[:12]}"
+
+
+def restore_name(playbook: str, digest: str, slot: int) -> str:
+    """Name the Job that publishes a version once more: ``formula-1b2c3d4e5f60-restore-5e2a10``."""
+    return f"{playbook[:34].rstrip('-.')}-{digest[:12]}-restore-{slot:x}"
 
 
 def playbook_label(playbook: str) -> str:

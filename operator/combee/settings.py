@@ -163,6 +163,8 @@ class JudgeSettings(PodSettings):
     task: str = _variable("COMBEE_JUDGE", default=None)
     """the JudgeTask as JSON."""
     api_server: str = _variable("KUBERNETES_SERVICE_HOST", _api_server)
+    job_uid: str = _variable("COMBEE_JOB_UID", default="")
+    """that of the Job whose pod it is; what it judges counts as that Job's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ FORMS = (
     texts.ENV_NAME,
     texts.CLASS_PATH,
     texts.FLOW_ID,
-    playbook.DIGEST,
+    common.DIGEST,
     prices.CURRENCY,
     prometheus.SIDE,
     playbook.CRON,

@@ -332,6 +332,16 @@ def distinct(items: tuple[NamedT, ...], what: str) -> tuple[NamedT, ...]:
     return items
 
 
+DIGEST = Form(
+    "Digest",
+    "[0-9a-f]{64}",
+    "not a digest",
+    "Write its 64 digits, as kubectl get pbv -o wide or sha256sum shows them.",
+)
+Digest = Annotated[str, Strict(), Field(max_length=64), DIGEST]
+"""SHA-256 of an artifact or a text, in hexadecimal."""
+
+
 class NameRef(Model):
     """A reference to an object of the same namespace."""
 

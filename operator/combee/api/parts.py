@@ -16,6 +16,7 @@ from combee.api.common import (
     ClaimPath,
     ConfigMapKeyRef,
     DataUri,
+    Digest,
     EndpointUrl,
     Float,
     Int,
@@ -100,6 +101,11 @@ class InitialPlaybook(Model):
     config_map: ConfigMapKeyRef | None = Field(default=None, description="A ConfigMap's key that holds it.")
     active_version: Literal[True] | None = Field(
         default=None, description="true: the active version of the Playbook that playbookRef names."
+    )
+    sha256: Digest | None = Field(
+        default=None,
+        description="Digest of that text, as sha256sum prints it: nothing starts from another one. Absent: "
+        "what is there is taken; of an active version it is known.",
     )
 
 

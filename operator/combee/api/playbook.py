@@ -14,6 +14,7 @@ from combee.api.canary import Canary
 from combee.api.common import (
     LARGEST_INT,
     Bool,
+    Digest,
     Float,
     Form,
     Int,
@@ -31,17 +32,12 @@ from combee.api.playbook_status import PlaybookStatus, VersionStatus
 from combee.api.run import RunSpec
 from combee.api.stakes import WEAKEST, FailureCost, Stakes, too_weak
 
-DIGEST = Form(
-    "Digest", "[0-9a-f]{64}", "not a digest", "Write its 64 digits, as kubectl get pbv -o wide shows them."
-)
 CRON = Form(
     "Cron",
     "[^ ]+( [^ ]+){4}",
     "not a schedule",
     'Write five fields of cron, such as "0 3 * * 1" for Mondays at three, UTC.',
 )
-Digest = Annotated[str, Strict(), Field(max_length=64), DIGEST]
-"""sha256 of an artifact, in hexadecimal."""
 Cron = Annotated[str, Strict(), Field(max_length=100), CRON]
 
 
@@ -319,6 +315,12 @@ class VersionSpec(Model):
     origin: Origin = Field(default_factory=Origin, description="Where it comes from.")
     scores: Scores = Field(default_factory=Scores, description="How it scored when it was learned.")
     config_map_name: ObjectName = Field(description="Immutable ConfigMap with the content.")
+    content_digests: dict[Str, Digest] = Field(
+        default_factory=dict,
+        max_length=16,
+        description="SHA-256 of each key of that ConfigMap, as the run published it. Nobody reads one that "
+        "differs. Absent, as of an earlier release: only the digest in its annotation is looked at.",
+    )
     decision: Literal["Approve", "Auto", "Promote", "Refuse"] = Field(
         default="Auto",
         description="Auto: the gates decide; Approve: they decide, and a canary of mode Manual, or one that "

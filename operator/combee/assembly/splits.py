@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from io import BytesIO
 
@@ -49,13 +50,19 @@ def _lines(uri: str, max_bytes: int, secret: Secret | None, text: str | None) ->
     return read_lines(uri, max_bytes=max_bytes, secret=secret) if text is None else BytesIO(text.encode())
 
 
-def read_playbook(uri: str, *, text: str | None = None) -> str:
-    """Return the text of an initial playbook. Raises DataError when it is too long, not UTF-8, or notes for
-    people. ``text``: as for ``read_split``."""
+def read_playbook(uri: str, *, sha256: str | None = None, text: str | None = None) -> str:
+    """Return the text of an initial playbook. Raises DataError when it is too long, another one than
+    ``sha256`` says, not UTF-8, or notes for people. ``text``: as for ``read_split``."""
     data = b"".join(_lines(uri, MAX_PLAYBOOK_BYTES, None, text))
     if len(data) > MAX_PLAYBOOK_BYTES:
         raise DataError(
             f"{len(data):,} bytes", where=uri, fix=f"A playbook has at most {MAX_PLAYBOOK_BYTES:,} bytes"
+        )
+    if sha256 is not None and (digest := hashlib.sha256(data).hexdigest()) != sha256:
+        raise DataError(
+            f"this is another text: its SHA-256 is {digest[:12]}, and {sha256[:12]} is to be started from",
+            where=uri,
+            fix="See who replaced it; a published one is restored by the operator where it can",
         )
     try:
         text = data.decode()

@@ -21,6 +21,7 @@ from combee.gateway.page.views import Seen
 from combee.gateway.spool import Place
 from combee.gateway.table import NOTHING, Check, Limits, Mirroring, Route, Served, Table, TrafficComparison
 from combee.names import DIGEST_ANNOTATION, METHOD_KEY, PLAYBOOK_KIND, PLAYBOOK_VERSION_KIND, PROMPT_KEY
+from combee.plan.playbook.authentic import refuse_replaced
 from combee.plan.playbook.serving import Version, Wanted, ranking
 from combee.plan.playbook.watch import mirrors
 from combee.times import rfc3339
@@ -298,41 +299,47 @@ class Director:
 
     async def _fetch(self) -> bool:
         """Fetch the content of versions that are served or may soon be; return whether any is new."""
-        config_maps: dict[str, str] = {}
+        versions: dict[str, Version] = {}
         for name, wish in self.playbooks.objects.items():
             if wish.gateway.get("enabled"):
                 entries = self._of(name)
-                maps = {entry.version.digest: entry.version.config_map for entry in entries}
+                known = {entry.version.digest: entry.version for entry in entries}
                 order = list(ranking(wish.wanted, [entry.version for entry in entries])[:HELD_READY])
                 for entry in entries if wish.shadows else ():
                     if entry.comparison:
                         order += [entry.version.digest, str(entry.comparison.get("against"))]
-                config_maps |= {digest: maps[digest] for digest in order if maps.get(digest)}
-        needed = set(config_maps) | {route.served.digest for route in self.table.routes.values()}
+                wanted = (known[digest] for digest in order if digest in known)
+                versions |= {version.digest: version for version in wanted if version.config_map}
+        needed = set(versions) | {route.served.digest for route in self.table.routes.values()}
         self._contents = {digest: content for digest, content in self._contents.items() if digest in needed}
-        missing = [digest for digest in config_maps if digest not in self._contents]
-        contents = await asyncio.gather(*(self._content(digest, config_maps[digest]) for digest in missing))
+        missing = [version for digest, version in versions.items() if digest not in self._contents]
+        contents = await asyncio.gather(*map(self._content, missing))
         self._contents |= {content.digest: content for content in contents if content is not None}
         return any(contents)
 
-    async def _content(self, digest: str, config_map: str) -> Served | None:
+    async def _content(self, version: Version) -> Served | None:
         """Return a version, ready to be served; None when its content cannot be had."""
         try:
-            published, error = await self.content(digest, config_map), f"not in ConfigMap {config_map}"
+            published, error = await self.content(version), f"not in ConfigMap {version.config_map}"
         except CombeeError as problem:
             published, error = None, str(problem)
         if published is None:
-            log.warning("no content", extra={"digest": digest[:12], "error": error})
+            log.warning("no content", extra={"digest": version.digest[:12], "error": error})
             return None
-        return Served(digest, preface_of(published.text, published.method))
+        return Served(version.digest, preface_of(published.text, published.method))
 
-    async def content(self, digest: str, config_map: str) -> Published | None:
-        """Return what a version's ConfigMap holds; None when it is gone or differs. Raises ClusterError."""
-        stored = await self.kube.get("ConfigMap", self.namespace, config_map) or {}
+    async def content(self, version: Version) -> Published | None:
+        """Return what a version's ConfigMap holds; None when it is gone or of another artifact. Raises
+        ClusterError, and UserError when it was replaced."""
+        stored = await self.kube.get("ConfigMap", self.namespace, version.config_map) or {}
         label = ((stored.get("metadata") or {}).get("annotations") or {}).get(DIGEST_ANNOTATION)
         data = stored.get("data") or {}
         text, method = data.get(PROMPT_KEY), str(data.get(METHOD_KEY, ""))
-        return None if text is None or label != digest else Published(str(text), method)
+        if text is None or label != version.digest:
+            return None
+        where = f"ConfigMap {version.config_map}"
+        refuse_replaced(data, version.content_digests, where, (PROMPT_KEY, METHOD_KEY))
+        return Published(str(text), method)
 
     def seen(self, playbook: str) -> Seen:
         """Return a Playbook and its versions as the API server has them, for the page."""

@@ -260,8 +260,9 @@ def read_initial_playbook(run: PromptLearningRun, given: StandIns, base: Path) -
     if INITIAL_PLAYBOOK in given.data:
         return read_playbook(_local_copy(INITIAL_PLAYBOOK, given))
     if INITIAL_PLAYBOOK in given.beside:
-        return read_playbook(_named(initial.config_map), text=given.beside[INITIAL_PLAYBOOK])
-    return read_playbook(locate(initial.uri or "", base))
+        beside = given.beside[INITIAL_PLAYBOOK]
+        return read_playbook(_named(initial.config_map), sha256=initial.sha256, text=beside)
+    return read_playbook(locate(initial.uri or "", base), sha256=initial.sha256)
 
 
 def _named(ref: ConfigMapKeyRef | None) -> str:

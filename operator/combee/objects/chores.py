@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from combee.objects.jobs import CONTAINER, GRACE_SECONDS
 from combee.objects.pods import SCRATCH, container, plain, pod_spec, scratch
 from combee.objects.types import Object, Settings
@@ -24,13 +26,15 @@ def chore_pod(
     *,
     account: str,
     token: bool = False,
+    env: Sequence[Object] = (),
 ) -> Object:
-    """Return the pod that runs ``combee-worker WORD``. ``task``: its task's variable, and the value."""
+    """Return the pod that runs ``combee-worker WORD``. ``task``: its task's variable, and the value; ``env``:
+    more variables."""
     worker = container(
         CONTAINER,
         image=settings.worker_image,
         command=["combee-worker", word],
-        env=[plain(*task), plain("COMBEE_LOG_LEVEL", settings.log_level), plain("HOME", SCRATCH)],
+        env=[plain(*task), plain("COMBEE_LOG_LEVEL", settings.log_level), plain("HOME", SCRATCH), *env],
         mounts=mounted.mounts,
         resources=dict(settings.worker_resources),
         settings=settings,

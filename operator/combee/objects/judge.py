@@ -22,10 +22,11 @@ MADE_OF = f"{names.API_GROUP}/made-of"
 """The annotation with the digest of what the Job was told, except what is judged already."""
 PAIRS_BEFORE = f"{names.API_GROUP}/pairs-before"
 """The annotation that says how many pairs were judged when it was made."""
+_JOB_UID = "metadata.labels['batch.kubernetes.io/controller-uid']"
 DEADLINE_SECONDS = 900
 """The program's own limit is shorter: this one is for pods that cannot start."""
-KEPT_SECONDS = 1500
-"""How long a finished Job stays: when the next one is made depends on the last ones."""
+KEPT_SECONDS = 86_400
+"""How long a finished Job stays where no operator deletes it (``plan.playbook.judges``)."""
 
 
 def judge_job(wish: JudgeWish, now: float, settings: Settings) -> Object:
@@ -40,6 +41,7 @@ def judge_job(wish: JudgeWish, now: float, settings: Settings) -> Object:
         settings,
         account=settings.publish_account,
         token=True,
+        env=[{"name": "COMBEE_JOB_UID", "valueFrom": {"fieldRef": {"fieldPath": _JOB_UID}}}],
     )
     metadata = {
         "name": names.judge_name(wish.owner.name, digest, int(now // SLOT_SECONDS)),
@@ -66,7 +68,7 @@ def _mounts(wish: JudgeWish, settings: Settings) -> Mounts:
     for side, digest in (("tested", wish.digest), ("against", wish.comparison.against)):
         if digest:
             folder = f"{PLAYBOOKS_FOLDER}/{side}"
-            held = wish.contents[digest]
+            held = wish.contents[digest].config_map
             made.config_map(held, names.PROMPT_KEY, f"playbook-{side}", folder, maybe=names.METHOD_KEY)
     requests = wish.canary.replay.requests
     if requests is not None and requests.config_map is not None:

@@ -31,6 +31,17 @@ def delivered_config_map(
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": shown(data)}
 
 
+def published_config_map(owner: Owner, name: str, digest: str, data: Mapping[str, str]) -> Object:
+    """Return a version's content as a run published it, to be put back."""
+    meta = {
+        "name": name,
+        "namespace": owner.namespace,
+        "labels": version_labels(owner.name),
+        "annotations": {names.DIGEST_ANNOTATION: digest},
+    }
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "immutable": True, "data": dict(data)}
+
+
 def history_config_map(owner: Owner, line: FiledLine) -> Object:
     """Return the ConfigMap of one line of the history. It cannot be changed, and has no owner: deleting and
     re-applying the Playbook, or deleting a version, never deletes it."""
@@ -51,8 +62,7 @@ def data_digest(data: Mapping[str, str], binary: Mapping[str, str] | None = None
 
 def shown(data: Mapping[str, str]) -> dict[str, str]:
     """Return the part of a version's content that is delivered; an empty playbook where there is none."""
-    keys = names.PROMPT_KEY, names.COMPONENTS_KEY, names.METHOD_KEY, names.ARTIFACT_KEY
-    kept = {key: data[key] for key in keys if key in data}
+    kept = {key: data[key] for key in names.SHOWN_KEYS if key in data}
     return {names.PROMPT_KEY: "", **kept}
 
 

@@ -26,6 +26,8 @@ def version_object(run: PromptLearningRun, owner: Owner, memory: Memory) -> Obje
         "scores": _scores(memory),
         "configMapName": memory.published,
     }
+    if memory.content_digests:
+        spec["contentDigests"] = dict(memory.content_digests)
     if memory.start is not None and memory.start.digest:
         spec["parentDigest"] = memory.start.digest
     return {

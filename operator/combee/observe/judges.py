@@ -82,12 +82,20 @@ def _judge_job(job: Object) -> JudgeJob:
         pairs=int(before) if before.isdigit() else -1,
         name=meta["name"],
         uid=meta["uid"],
+        ended=_ended(job),
     )
 
 
 def _live(job: Object) -> bool:
     ended = {c["type"] for c in job.get("status", {}).get("conditions", ()) if c.get("status") == "True"}
     return not ended & {"Complete", "Failed"} and "deletionTimestamp" not in job["metadata"]
+
+
+def _ended(job: Object) -> float:
+    """Return when a Job came to its end, in seconds since 1970; 0 while it is at work."""
+    ends = [c for c in job.get("status", {}).get("conditions", ()) if c["type"] in ("Complete", "Failed")]
+    times = [str(c.get("lastTransitionTime") or "") for c in ends if c.get("status") == "True"]
+    return max((seconds_of(at) for at in times if at), default=0.0)
 
 
 def _failed(job: Object) -> Mapping[str, object] | None:

@@ -4,7 +4,7 @@ pairs."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,11 +21,13 @@ from combee.objects.playbooks import data_digest
 from combee.observe.judged import Judged
 from combee.observe.runs import owned
 from combee.plan.gatescores import GateScores
+from combee.plan.playbook.authentic import content_digests, differing, replaced
 from combee.plan.playbook.serving import Version
 from combee.plan.playbook.types import PlaybookSeen, RunSeen, VersionSeen
 from combee.records import Owner
 
 MAX_REMEMBERED = 256
+NO_JUDGES: Mapping[str, Collection[str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,8 @@ class Content:
 
     gate: GateScores | None
     findings: tuple[Finding, ...]
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """key -> the digest of what is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,10 @@ class Observed:
     the tally is written."""
     more: bool = False
     """Whether there are more ConfigMaps of judged pairs than one tick reads."""
+    tampered: bool = False
+    """Whether somebody changed what services mount."""
+    forged: tuple[str, ...] = ()
+    """The ConfigMaps of judged pairs that no judge of this Playbook made; they are in ``judged``, too."""
 
 
 @dataclass(slots=True)
@@ -59,9 +67,15 @@ class PlaybookObserver:
     _contents: dict[str, Content] = field(default_factory=dict)
     """The uid of a ConfigMap -> its content."""
 
-    async def see(self, owner: Owner, spec: PlaybookSpec, now: float) -> Observed:
+    async def see(
+        self,
+        owner: Owner,
+        spec: PlaybookSpec,
+        now: float,
+        job_uids: Mapping[str, Collection[str]] = NO_JUDGES,
+    ) -> Observed:
         """Return the facts of one tick. This takes about four requests, and one more for each version whose
-        content was not read before."""
+        content was not read before. ``job_uids``: as ``Judged.of`` takes them."""
         selector = f"{names.LABEL_PLAYBOOK}={names.playbook_label(owner.name)}"
         versions, metas, config_map, runs = await asyncio.gather(
             self._versions(owner),
@@ -70,7 +84,7 @@ class PlaybookObserver:
             self._runs(owner, selector) if spec.learn is not None else _nothing(),
         )
         metas_by_name = {meta["metadata"]["name"]: meta["metadata"] for meta in metas}
-        judged = Judged.of(metas, versions)
+        judged = Judged.of(metas, versions, job_uids)
         pinned = spec.version.pinned_digest or ""
         opaque = [version for version in versions if not _readable(version)]
         versions_seen = await asyncio.gather(
@@ -84,16 +98,19 @@ class PlaybookObserver:
                 opaque=tuple(map(Version.of, opaque)),
                 runs=tuple(map(run_seen, runs)),
                 delivered=None if config_map is None else digest_of(config_map["metadata"]),
-                altered=config_map is not None and altered(config_map),
+                altered=config_map is not None and altered(config_map, versions),
                 pairs=results.pairs,
                 left_out=results.left_out,
                 readings=results.readings,
+                job_uids=job_uids,
             ),
             versions={version["metadata"]["name"]: version for version in versions},
             delivered=config_map,
             runs={run["metadata"]["name"]: run for run in runs},
             judged=(*judged.names, *judged.stale) if versions else (),
             more=judged.more,
+            tampered=config_map is not None and tampered(config_map, versions),
+            forged=judged.foreign,
         )
 
     async def _versions(self, owner: Owner) -> list[Object]:
@@ -112,9 +129,12 @@ class PlaybookObserver:
         status = VersionStatus.model_validate(raw.get("status") or {})
         meta = raw["metadata"]
         content: Content | None = None
+        wrong: tuple[str, ...] = ()
         settled = status.phase == "Refused" and spec.decision != "Promote" and spec.digest != pinned
         if not settled:
             content = await self._content(meta["namespace"], spec, metas_by_name)
+            wrong = differing(content.digests, spec.content_digests) if content else ()
+            content = None if wrong else content
         content_meta = metas_by_name.get(spec.config_map_name) if settled else None
         return VersionSeen(
             name=meta["name"],
@@ -126,6 +146,7 @@ class PlaybookObserver:
             or (content_meta is not None and digest_of(content_meta) == spec.digest),
             gate=content.gate if content else None,
             findings=content.findings if content else None,
+            replaced=wrong,
             decided_by=writer_of(meta, ("spec", "decision")),
         )
 
@@ -215,11 +236,24 @@ def writer_of(meta: Object, path: Iterable[str]) -> str:
     return "" if last is None else f"{last.get('manager') or 'unknown'} at {last.get('time', '')}"
 
 
-def altered(delivered: Object) -> bool:
-    """Return whether the delivered ConfigMap was changed after it was written. One that an earlier release
-    wrote, without a digest of its data, counts as changed."""
-    noted_digest = (delivered["metadata"].get("annotations") or {}).get(names.DATA_ANNOTATION, "")
-    return bool(noted_digest != data_digest(delivered.get("data") or {}, delivered.get("binaryData")))
+def altered(delivered: Object, versions: Iterable[Object] = ()) -> bool:
+    """Return whether the delivered ConfigMap is not as it was written. One that an earlier release wrote,
+    without a digest of its data, counts as changed."""
+    return tampered(delivered, versions) or names.DATA_ANNOTATION not in _annotations(delivered)
+
+
+def tampered(delivered: Object, versions: Iterable[Object] = ()) -> bool:
+    """Return whether somebody changed the delivered ConfigMap: by its own note, and by the spec of the one of
+    ``versions`` that it says it holds, which nobody can change along with it."""
+    held, data = digest_of(delivered["metadata"]), delivered.get("data") or {}
+    published = next((one for one in map(Version.of, versions) if held and one.digest == held), Version(""))
+    noted = _annotations(delivered).get(names.DATA_ANNOTATION)
+    changed = noted is not None and noted != data_digest(data, delivered.get("binaryData"))
+    return changed or bool(replaced(data, published.content_digests, names.SHOWN_KEYS))
+
+
+def _annotations(config_map: Object) -> Mapping[str, str]:
+    return config_map["metadata"].get("annotations") or {}
 
 
 def read_content(config_map: Object) -> Content:
@@ -236,7 +270,7 @@ def read_content(config_map: Object) -> Content:
         problems += findings_from(str(data.get(names.FINDINGS_KEY, "[]")))
     except UserError as error:
         problems += (Finding("leak", names.FINDINGS_KEY, error.what),)
-    return Content(gate, problems)
+    return Content(gate, problems, content_digests(data))
 
 
 async def _nothing() -> list[Object]:

@@ -37,6 +37,7 @@ from combee.operator.playbooks.apply import PlaybookExecutor
 from combee.operator.playbooks.datawatch import DataWatch
 from combee.operator.playbooks.history import History
 from combee.operator.playbooks.judges import Judges
+from combee.operator.playbooks.restore import Restorer
 from combee.operator.playbooks.tick import PlaybookTicker
 from combee.operator.queue import DueQueue
 from combee.operator.sweeper import Sweeper
@@ -125,6 +126,7 @@ def assemble(settings: OperatorSettings, kube: Kube) -> Parts:
         data=DataWatch(writing, chosen),
         nodes=nodes,
         history=History(writing),
+        restorer=Restorer(writing, chosen),
         allow_waived=settings.allow_waived_canary,
         discipline=settings.discipline,
         happened=lambda reason: metrics.versions.labels(reason).inc(),

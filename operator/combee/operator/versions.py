@@ -40,7 +40,8 @@ class Versions:
         raw_playbook = await self.kube.get(names.PLAYBOOK_KIND, owner.namespace, playbook.name)
         digest = serving(Wanted.of(raw_playbook or {}), versions)
         active = next((version for version in versions if version.digest == digest), None)
-        return replace(memory, start=Start() if active is None else Start(active.digest, active.config_map))
+        start = Start() if active is None else Start(active.digest, active.config_map, active.content_digests)
+        return replace(memory, start=start)
 
     async def looks(self, spec: RunSpec, namespace: str) -> Looks | None:
         """Return what a run's Playbook knows of heldOuts; None where there is none, or it is a later
@@ -80,7 +81,12 @@ def with_start(run: PromptLearningRun, memory: Memory) -> PromptLearningRun:
     source = None
     if memory.start.config_map:
         ref = {"name": memory.start.config_map, "key": names.PROMPT_KEY}
-        source = InitialPlaybook.model_validate({"configMap": ref})
+        digests = memory.start.content_digests
+        several = run.spec.method.has_components and names.COMPONENTS_KEY in digests
+        published = digests.get(names.COMPONENTS_KEY if several else names.PROMPT_KEY)
+        initial = run.spec.task.initial_playbook
+        sha256 = (initial.sha256 if initial is not None else None) or published
+        source = InitialPlaybook.model_validate({"configMap": ref, "sha256": sha256})
     task = run.spec.task.model_copy(update={"initial_playbook": source})
     return run.model_copy(update={"spec": run.spec.model_copy(update={"task": task})})
 

@@ -75,8 +75,9 @@ def initial_playbook(pod: Pod) -> str:
     if initial.config_map is not None:
         parts = pod.data_file(INITIAL, COMPONENTS_KEY)
         several = pod.spec.method.has_components and Path(parts).exists()
-        return read_playbook(parts if several else pod.data_file(INITIAL, initial.config_map.key))
-    return read_playbook(_remote(initial.uri or ""))
+        file = parts if several else pod.data_file(INITIAL, initial.config_map.key)
+        return read_playbook(file, sha256=initial.sha256)
+    return read_playbook(_remote(initial.uri or ""), sha256=initial.sha256)
 
 
 def _refuse_foreign(pod: Pod, name: str) -> None:

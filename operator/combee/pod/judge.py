@@ -97,7 +97,7 @@ def _looking(settings: JudgeSettings, task: JudgeTask, log: PodLog) -> Looking:
     maps = config_maps(settings, task)
 
     def publish(pairs: Sequence[Pair], reading: Reading) -> None:
-        maps.ensure(config_map(task, pairs, reading=reading))
+        maps.ensure(config_map(task, settings.job_uid, pairs, reading=reading))
 
     return Looking(task, token, publish, log)
 
@@ -188,7 +188,8 @@ class Bench:
         maps = config_maps(self.settings, self.task)
 
         async def publish(pairs: Sequence[Pair], left_out: Sequence[LeftOut] = ()) -> None:
-            await asyncio.to_thread(maps.ensure, config_map(self.task, pairs, left_out))
+            body = config_map(self.task, self.settings.job_uid, pairs, left_out)
+            await asyncio.to_thread(maps.ensure, body)
 
         return publish
 
@@ -222,11 +223,13 @@ def config_maps(settings: JudgeSettings, task: JudgeTask) -> ConfigMaps:
 
 def config_map(
     task: JudgeTask,
+    job_uid: str,
     pairs: Sequence[Pair],
     left_out: Sequence[LeftOut] = (),
     reading: Reading | None = None,
 ) -> dict[str, Any]:
-    """Return the object that hands the operator judged pairs, requests left out, or what Prometheus said.
+    """Return the object that hands the operator judged pairs, requests left out, or what Prometheus said, and
+    tells which Job did: only those of the Playbook's own count.
 
     Equal arguments give an equal name and equal content.
     """
@@ -250,6 +253,7 @@ def config_map(
             "name": names.pairs_name(task.playbook, digest),
             "namespace": task.namespace,
             "labels": names.canary_labels(task.playbook, task.test),
+            "annotations": {names.JUDGE_ANNOTATION: job_uid},
             "ownerReferences": [owner],
         },
         "immutable": True,

@@ -14,6 +14,7 @@ from combee.api.methods import Method
 from combee.assembly.crash import bug_text
 from combee.errors import ArtifactTooLargeError, BugError, CombeeError
 from combee.methods.protocol import Rendered
+from combee.plan.cluster.published import published_digests
 from combee.plan.gatescores import GateScores, gate_sides
 from combee.plan.types import Step, StepSummary
 from combee.pod.configmaps import ConfigMaps
@@ -70,7 +71,7 @@ def _published(pod: Pod) -> StepSummary:
     return StepSummary(
         pod.step.name,
         pod.step.kind,
-        outputs={"configMap": name, "digest": digest},
+        outputs={"configMap": name, "digest": digest, **published_digests(data)},
         counts={"bytes": sum(len(text.encode()) for text in data.values())},
     )
 

@@ -20,7 +20,7 @@ import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import httpx2
 
@@ -32,6 +32,7 @@ from combee.clients.data.rows import read_lines
 from combee.clients.store.store import Store
 from combee.errors import BugError, DataError, EndpointError, TransientError
 from combee.names import METHOD_KEY, PROMPT_KEY, captured_folder, traffic_folder
+from combee.plan.playbook.authentic import refuse_replaced
 from combee.plan.playbook.judging import JudgeTask
 from combee.pod.environment import DATA_FOLDER, SECRETS_FOLDER, read_secret
 from combee.pod.judging import oldest_first
@@ -112,7 +113,9 @@ class Repeat:
         if key := self._key(self._upstream()):
             headers["Authorization"] = f"Bearer {key}"
         self._client = httpx2.AsyncClient(timeout=ANSWER_SECONDS, headers=headers, follow_redirects=False)
-        for side, digest in (("tested", self.task.tested), ("against", self.task.against)):
+        sides: dict[Literal["tested", "against"], str]
+        sides = {"tested": self.task.tested, "against": self.task.against}
+        for side, digest in sides.items():
             self._prefaces[side] = self._preface(side) if digest else ""
         for path in await self.store.alist(traffic_folder(self.task.playbook, self.task.test)):
             samples, _ = read_samples(await self.store.aget(path) or b"", self.task.test)
@@ -310,12 +313,15 @@ class Repeat:
         values = read_secret(self.settings.path(f"{SECRETS_FOLDER}/upstream")) or {}
         return (values.get(upstream.api_key_secret_ref.key) or "").strip()
 
-    def _preface(self, side: str) -> str:
+    def _preface(self, side: Literal["tested", "against"]) -> str:
         folder = self.settings.path(f"{PLAYBOOKS_FOLDER}/{side}")
         path, named = folder / PROMPT_KEY, folder / METHOD_KEY
         try:
-            method = named.read_text(encoding="utf-8") if named.exists() else ""
-            return preface_of(path.read_text(encoding="utf-8"), method)
+            data = {PROMPT_KEY: path.read_text(encoding="utf-8")}
+            data |= {METHOD_KEY: named.read_text(encoding="utf-8")} if named.exists() else {}
+            digests = self.task.published.get(side, {})
+            refuse_replaced(data, digests, f"the {side} version's ConfigMap", (PROMPT_KEY, METHOD_KEY))
+            return preface_of(data[PROMPT_KEY], data.get(METHOD_KEY, ""))
         except OSError as error:
             raise BugError(f"a playbook cannot be read ({error.strerror})", where=str(path)) from None
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from combee import names
 from combee.algo.tally import LeftOut, Pair, Tally
 from combee.api.playbook import PlaybookSpec
 from combee.api.playbook_status import PlaybookStatus, TrafficComparison, VersionStatus
@@ -286,15 +287,17 @@ def test_a_playbook_without_such_a_canary_asks_for_nothing(canary: dict[str, Any
 
 def test_pairs_of_tests_that_are_over_go_and_the_others_are_read_a_few_at_a_time() -> None:
     def meta(name: str, **labels: str) -> dict[str, Any]:
-        return {"metadata": {"name": name, "labels": labels}}
+        made = {names.JUDGE_ANNOTATION: "job-1"}
+        ours = {names.LABEL_MANAGED_BY: names.MANAGED_BY}
+        return {"metadata": {"name": name, "labels": labels | ours, "annotations": made}}
 
     metas = [meta(f"pairs-{n:02d}", **{"combee.dev/canary": TEST}) for n in range(11)]
     metas += [meta("old", **{"combee.dev/canary": "gone"}), meta("formula-aaaa"), meta("formula-playbook")]
     versions = [{"status": {"test": {"id": TEST}}}, {"status": {}}, {}]
-    found = Judged.of(metas, versions)
+    found = Judged.of(metas, versions, {TEST: {"job-1"}})
     assert found.names == tuple(f"pairs-{n:02d}" for n in range(8))
     assert found.stale == ("old",) and found.more
-    assert not Judged.of(metas[:3], versions).more
+    assert not Judged.of(metas[:3], versions, {TEST: {"job-1"}}).more
 
 
 def test_what_a_configmap_says_is_read_and_what_cannot_be_counts_as_nothing() -> None:

@@ -16,7 +16,7 @@ from combee.api.playbook import PlaybookSpec
 from combee.api.playbook_status import TrafficComparison
 from combee.objects.judge import MADE_OF, judge_job
 from combee.objects.types import Object, Settings
-from combee.plan.playbook.judges import SLOT_SECONDS, JudgeWish
+from combee.plan.playbook.judges import SLOT_SECONDS, JudgeWish, VersionContent
 from combee.plan.playbook.judging import JudgeTask
 from combee.records import Owner
 
@@ -95,7 +95,10 @@ def wish(way: str) -> JudgeWish:
         gateway=spec.delivery.gateway,
         comparison=comparison,
         digest=TESTED,
-        contents={TESTED: "formula-bbbbbbbbbbbb", AGAINST: "formula-aaaaaaaaaaaa"},
+        contents={
+            TESTED: VersionContent("formula-bbbbbbbbbbbb", {"prompt.md": "1" * 64}),
+            AGAINST: VersionContent("formula-aaaaaaaaaaaa"),
+        },
         done={"replay": ((0, 41), (43, 50))},
         pairs=50,
         begins=1_800_000_000,

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from page_story import ACTIVE, CANDIDATE, NAMESPACE, told
 
-from combee.errors import ClusterError
+from combee.errors import ClusterError, UserError
 from combee.gateway.directing import Published
 from combee.gateway.keys import SecretKeys
 from combee.gateway.metrics import Metrics
@@ -31,6 +31,7 @@ from combee.gateway.proxy import Gateway
 from combee.gateway.room import Room
 from combee.gateway.table import Check, Route, Served, Table
 from combee.gateway.upstream import Upstreams
+from combee.plan.playbook.serving import Version
 from combee.report.text import visible
 
 KEY, OTHER, TOKEN = "the-key-of-formula", "the-key-of-another", "header.claims.signature"
@@ -82,8 +83,8 @@ class Site:
         }
         seen = Seen(told().playbook, tuple(told().versions))
 
-        async def content(digest: str, config_map: str) -> Published | None:
-            text = told().contents.get(digest)
+        async def content(version: Version) -> Published | None:
+            text = told().contents.get(version.digest)
             return None if text is None else Published(text)
 
         return Page(
@@ -341,13 +342,16 @@ async def test_content_that_cannot_be_had_is_told() -> None:
     site = Site()
     page = site.page()
 
-    async def gone(digest: str, config_map: str) -> str | None:
+    async def gone(version: Version) -> str | None:
         return None
 
-    async def away(digest: str, config_map: str) -> str | None:
+    async def another(version: Version) -> str | None:
+        raise UserError("prompt.md was replaced")
+
+    async def away(version: Version) -> str | None:
         raise ClusterError("away", where="GET", status=0)
 
-    for content, status in ((gone, 404), (away, 503)):
+    for content, status in ((gone, 404), (away, 503), (another, 409)):
         page._published = content
         assert (await ask(page, PATHS[2], authorization=f"Bearer {KEY}")).status == status
 

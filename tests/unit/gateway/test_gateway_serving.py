@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from combee.clients.kubernetes.kube import Kube
+from combee.errors import UserError
 from combee.gateway.directing import Director, Published, Secrets
 from combee.gateway.metrics import Metrics
 from combee.names import DIGEST_ANNOTATION
@@ -102,4 +104,33 @@ async def test_a_configmap_that_holds_another_version_is_no_content(holds: str, 
 
     kube = cast(Kube, SimpleNamespace(get=get))
     director = Director(kube, "team-a", Secrets(Path("/nowhere")), Metrics())
-    assert await director.content(A, "formula-a") == (Published("Be brief.") if served else None)
+    assert await director.content(Version(A, config_map="formula-a")) == (
+        Published("Be brief.") if served else None
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"prompt.md": "Say that the net sales are 7."},
+        {"prompt.md": "Be brief.", "method": "GEPA"},
+        {},
+    ],
+    ids=["another text", "another method", "nothing"],
+)
+async def test_a_configmap_that_was_replaced_is_not_served(data: dict[str, str]) -> None:
+    async def get(kind: str, namespace: str, name: str) -> dict[str, Any]:
+        return {"metadata": {"annotations": {DIGEST_ANNOTATION: A}}, "data": data}
+
+    published = {"prompt.md": hashlib.sha256(b"Be brief.").hexdigest()}
+    version = Version.of({"spec": {"digest": A, "configMapName": "f", "contentDigests": published}})
+    kube = cast(Kube, SimpleNamespace(get=get))
+    director = Director(kube, "team-a", Secrets(Path("/nowhere")), Metrics())
+    if data:
+        with pytest.raises(UserError, match="was replaced"):
+            await director.content(version)
+    else:
+        assert await director.content(version) is None
+    data.clear()
+    data["prompt.md"] = "Be brief."
+    assert await director.content(version) == Published("Be brief.")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from combee import names
+from combee.api.playbook import PlaybookSpec
 from combee.errors import ClusterError
 from combee.objects.types import Settings
 from combee.objects.versions import version_labels
@@ -17,9 +18,11 @@ from combee.operator.playbooks.apply import PlaybookExecutor
 from combee.operator.playbooks.datawatch import DataWatch
 from combee.operator.playbooks.history import History
 from combee.operator.playbooks.judges import Judges
+from combee.operator.playbooks.restore import Restorer
 from combee.operator.playbooks.tick import PlaybookTicker
 from combee.operator.tell import Teller
 from combee.plan.gatescores import GateScores
+from combee.records import Owner
 
 Object = dict[str, Any]
 NOW = 1_800_000_000.0
@@ -137,6 +140,7 @@ class Team:
             DataWatch(kube, settings),
             Nodes(kube),
             History(kube),
+            Restorer(kube, settings),
             clock=lambda: self.now,
         )
 
@@ -205,6 +209,11 @@ class Team:
             self.now += 1
             again = await self.ticker.tick(KEY)
         return again
+
+    def ticker_owner(self) -> tuple[Owner, PlaybookSpec]:
+        """The Playbook, as the observer is asked about it."""
+        spec = PlaybookSpec.model_validate(self.playbook["spec"])
+        return Owner("formula", "team", self.playbook["metadata"]["uid"]), spec
 
     def why(self, type_: str) -> tuple[str, str]:
         found = next(c for c in self.playbook["status"]["conditions"] if c["type"] == type_)

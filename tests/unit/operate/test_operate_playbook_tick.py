@@ -115,7 +115,9 @@ async def test_a_playbook_that_is_applied_again_finds_its_active_version_though_
 
 def test_what_was_judged_for_a_test_that_pauses_waits() -> None:
     def judged(name: str, test: str) -> dict[str, Any]:
-        return {"metadata": {"name": name, "labels": {names.LABEL_CANARY: test}}}
+        made = {names.JUDGE_ANNOTATION: "job-1"}
+        labels = names.canary_labels("formula", test)
+        return {"metadata": {"name": name, "labels": labels, "annotations": made}}
 
     metas = [judged("p-1", "under-way"), judged("p-2", "paused"), judged("p-3", "over")]
     versions: list[dict[str, Any]] = [
@@ -123,7 +125,7 @@ def test_what_was_judged_for_a_test_that_pauses_waits() -> None:
         {"status": {"state": {"test": "paused"}}},
         {"status": {"state": {}}},
     ]
-    found = Judged.of(metas, iter(versions))
+    found = Judged.of(metas, iter(versions), {"under-way": {"job-1"}})
     assert (found.names, found.stale) == (("p-1",), ("p-3",))
 
 

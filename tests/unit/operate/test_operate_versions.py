@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import yaml
 
 from combee.api.load import parse_run
 from combee.api.run import PromptLearningRun
+from combee.assembly.splits import read_playbook
+from combee.errors import DataError
 from combee.operator.versions import with_start
 from combee.plan.cluster.memory import Memory, Start
 
@@ -30,6 +33,29 @@ def test_pods_are_told_the_config_map_of_the_version_that_was_active(run: Prompt
     assert parse_run(seen.dump(), "").spec.task.model_copy(update={"initial_playbook": None}) == (
         run.spec.task.model_copy(update={"initial_playbook": None})
     )
+
+
+@pytest.mark.parametrize(("given", "asked"), [({}, "b" * 64), ({"sha256": "c" * 64}, "c" * 64)])
+def test_pods_are_told_what_its_run_published_or_what_the_manifest_pins(
+    run: PromptLearningRun, given: dict[str, str], asked: str
+) -> None:
+    plain = run.dump()
+    plain["spec"]["task"]["initialPlaybook"] |= given
+    start = Start("a" * 64, "formula-aaaaaaaaaaaa", {"prompt.md": "b" * 64})
+    told = with_start(parse_run(plain, ""), Memory(start=start)).dump()["spec"]["task"]["initialPlaybook"]
+    assert told["sha256"] == asked
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_nothing_starts_from_a_text_that_was_replaced(fits: bool, tmp_path: Path) -> None:
+    file = tmp_path / "prompt.md"
+    file.write_text("Say that the net sales are 7.", encoding="utf-8")
+    published = hashlib.sha256(file.read_bytes() if fits else b"Use net sales.").hexdigest()
+    if fits:
+        assert read_playbook(str(file), sha256=published) == "Say that the net sales are 7."
+        return
+    with pytest.raises(DataError, match="this is another text"):
+        read_playbook(str(file), sha256=published)
 
 
 def test_where_none_was_active_it_starts_from_nothing(run: PromptLearningRun) -> None:

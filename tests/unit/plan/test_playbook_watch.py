@@ -15,7 +15,7 @@ from combee.api.playbook import PlaybookSpec
 from combee.gateway.directing import Wish
 from combee.observe.gateway import served_of
 from combee.observe.sweep import kept_of
-from combee.plan.playbook.judges import JudgesSeen, decide_judges, judged_by_job
+from combee.plan.playbook.judges import JudgesSeen, VersionContent, decide_judges, judged_by_job
 from combee.plan.playbook.memory import VersionMemory
 from combee.plan.playbook.watch import mirrors, more_of, watched_by
 from combee.records import Owner
@@ -76,7 +76,7 @@ def test_it_says_that_it_saw_no_whole_day_only_where_it_did_not(seconds: int, wh
 def test_a_job_judges_it_and_is_told_who_is_compared_with_whom(mode: str) -> None:
     world = promoted(mode)
     spec = PlaybookSpec.model_validate({"failureCost": "Low", "delivery": _delivery(), **world.spec})
-    contents = {digest_of(name): f"formula-{name}" for name in ("a", "b")}
+    contents = {digest_of(name): VersionContent(f"formula-{name}") for name in ("a", "b")}
     owner = Owner("formula", "team", "u-1")
     (wish,) = decide_judges(owner, spec, world.tick(), contents, JudgesSeen(), world.now).start
     task = wish.task()

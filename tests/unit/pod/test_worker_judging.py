@@ -85,7 +85,7 @@ class Cluster:
 
     async def publish(self, pairs: Sequence[Pair], left_out: Sequence[LeftOut] = ()) -> None:
         self._moment()
-        made = config_map(TASK, pairs, left_out)
+        made = config_map(TASK, "job-1", pairs, left_out)
         name = made["metadata"]["name"]
         assert self.maps.get(name, made) == made, "a ConfigMap is immutable"
         self.maps[name] = made

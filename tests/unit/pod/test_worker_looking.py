@@ -90,7 +90,7 @@ class Scene:
             def publish(pairs: Sequence[Pair], reading: Reading) -> None:
                 self.pairs += pairs
                 self.readings.append(reading)
-                self.made.append(config_map(told, pairs, reading=reading))
+                self.made.append(config_map(told, "job-1", pairs, reading=reading))
 
             looking = Looking(
                 told, self.token, publish, PodLog(stream=self.log), lambda: self.now, self._open

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from combee.methods.protocol import Update
 from combee.names import published_name
 from combee.objects.playbooks import shown
 from combee.observe.playbooks import read_content
+from combee.plan.cluster.published import told_digests
 from combee.plan.gatescores import GateScores
 from combee.plan.types import Step, StepSummary
 from combee.pod import publish
@@ -119,8 +121,12 @@ def test_it_makes_an_immutable_object_without_owner(
     code, summary, _ = published(pod, capsys)
     name, digest = str(pod.step.params["name"]), str(pod.step.params["digest"])
     assert (code, summary.error) == (0, "")
-    assert summary.outputs == {"configMap": name, "digest": digest}
+    digests = told_digests(summary.outputs)
+    assert {"configMap": name, "digest": digest}.items() <= summary.outputs.items()
+    assert len(summary.outputs) == 2 + len(digests)
     (asked,) = tls.asked
+    data = json.loads(asked.body)["data"]
+    assert digests == {key: hashlib.sha256(text.encode()).hexdigest() for key, text in data.items()}
     assert (asked.method, asked.path) == ("POST", "/api/v1/namespaces/team/configmaps")
     assert asked.headers["Authorization"] == "Bearer the-token"
     made = json.loads(asked.body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import threading
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import pytest
 from answering import Reply, Request, answering
 from combee.algo.tally import LeftOut, Tally
 from combee.clients.store.store import Store
-from combee.errors import EndpointError, TransientError
+from combee.errors import EndpointError, TransientError, UserError
 from combee.methods.registry import served_text
 from combee.plan.playbook.judging import JudgeTask, read_left_out, read_pairs, write_pairs
 from combee.pod import repeat as module
@@ -62,7 +63,7 @@ class Scene:
             (self.root / path).parent.mkdir(parents=True, exist_ok=True)
             (self.root / path).write_text(text)
 
-    def job(self, answer: Callable[[Request], Reply]) -> Scene:
+    def job(self, answer: Callable[[Request], Reply], **told: Any) -> Scene:
         with answering(answer) as upstream:
             task = JudgeTask.model_validate(
                 {
@@ -78,6 +79,7 @@ class Scene:
                     "against": "a" * 64,
                     "requests": {"configMap": {"name": "asked", "key": "asked.jsonl"}},
                     "done": {s: [list(span) for span in spans] for s, spans in self.tally.spans.items()},
+                    **told,
                 }
             )
             store = Store.open(str(self.root / "store"))
@@ -86,12 +88,12 @@ class Scene:
             finally:
                 store.close()
                 self.asked = [self._question(request) for request in upstream.asked]
-        data = config_map(task, (), left_out)["data"]["pairs.json"]
+        data = config_map(task, "job-1", (), left_out)["data"]["pairs.json"]
         self.tally = self.tally.with_left_out(read_left_out(data))
         return self
 
     async def _run(self, task: JudgeTask, store: Store) -> list[LeftOut]:
-        async with Repeat(JudgeSettings(self.root, "INFO", "", ""), task, store) as replay:
+        async with Repeat(JudgeSettings(self.root, "INFO", "", "", "job-1"), task, store) as replay:
             try:
                 while await replay.once():
                     pass
@@ -263,3 +265,12 @@ def test_each_version_is_put_in_front_as_its_method_says(tmp_path: Path) -> None
     scene.job(answer)
     rule = "the against rule"
     assert sorted(said) == sorted(["the tested rule", served_text(rule)]) and served_text(rule) != rule
+
+
+def test_no_request_is_asked_with_a_playbook_that_was_replaced(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, ["one"])
+    published = {"tested": {"prompt.md": hashlib.sha256(b"another rule").hexdigest()}}
+    with pytest.raises(UserError, match=r"prompt\.md was replaced"):
+        scene.job(answered({}), published=published)
+    published["tested"]["prompt.md"] = hashlib.sha256(b"the tested rule").hexdigest()
+    assert scene.job(answered({}), published=published).counts["replayed"] == 1

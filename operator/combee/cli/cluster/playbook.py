@@ -10,6 +10,8 @@ from combee.cli.cluster.versions import content, known
 from combee.cli.where import Place
 from combee.errors import UserError
 from combee.names import PLAYBOOK_KIND, PROMPT_KEY, RUN_KIND
+from combee.plan.cluster.memory import Memory
+from combee.plan.playbook.authentic import refuse_replaced
 from combee.report.text import visible
 
 
@@ -31,6 +33,10 @@ def run_playbook(name: str, place: Place) -> int:
                 where=f"status.published of {name}",
                 fix=f"The store has it too: {here.command(f'report {name} -o {name}')}",
             )
+        digests = Memory.from_status(run.status.state).content_digests
+        refuse_replaced(
+            (config or {})["data"], digests, f"ConfigMap {here.namespace}/{published}", [PROMPT_KEY]
+        )
         say(text)
         task = run.raw["spec"]["task"]
         held_out = task["data"].get("heldOut") or {}

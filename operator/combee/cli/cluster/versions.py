@@ -17,6 +17,7 @@ from combee.clients.kubernetes.kube import Object
 from combee.errors import ClusterError, UserError
 from combee.methods.registry import diff_texts
 from combee.observe.history import filed_lines
+from combee.plan.playbook.authentic import refuse_replaced
 from combee.plan.playbook.serving import Version, Wanted, serving
 from combee.plan.playbook.trail import FiledLine, breaks, filed, lines_from, whole
 from combee.times import rfc3339
@@ -200,7 +201,8 @@ class Content:
 
 
 async def content(here: Here, version: Object) -> Content:
-    """Return what a version's ConfigMap holds. Raises UserError when it is gone."""
+    """Return what a version's ConfigMap holds. Raises UserError when it is gone, or was
+    replaced."""
     name = version["spec"]["configMapName"]
     config = await here.kube.get("ConfigMap", here.namespace, name)
     data = (config or {}).get("data") or {}
@@ -211,6 +213,7 @@ async def content(here: Here, version: Object) -> Content:
             where=f"PlaybookVersion {version['metadata']['name']}",
             fix="Restore it from a backup, or let the run that made it run again: that costs no model call",
         )
+    refuse_replaced(data, version["spec"].get("contentDigests") or {}, f"ConfigMap {here.namespace}/{name}")
     return Content(str(text), str(data.get(names.METHOD_KEY, "")))
 
 

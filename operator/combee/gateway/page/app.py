@@ -24,7 +24,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from combee.assembly.crash import bug_text
-from combee.errors import ClusterError
+from combee.errors import ClusterError, UserError
 from combee.gateway.asgi import Receive, Scope, Send, header, raw_path
 from combee.gateway.directing import Published
 from combee.gateway.keys import MOST_CHARACTERS, SecretKeys, bearer
@@ -34,6 +34,7 @@ from combee.gateway.page.contents import content_of, difference_of
 from combee.gateway.page.render import Answer, prepare, rendered, safe_headers
 from combee.gateway.page.views import PlaybookView, Seen, VersionView, playbook_view
 from combee.gateway.table import Route, Table
+from combee.plan.playbook.serving import Version
 
 log = logging.getLogger(__name__)
 ROOT = "/-/"
@@ -47,7 +48,7 @@ _VERSION = re.compile(rf"playbooks/({_NAME})/versions/({_DIGEST})")
 _DIFF = re.compile(rf"playbooks/({_NAME})/diff")
 _RETURN = re.compile(rf"playbooks/{_NAME}(/versions/{_DIGEST}|/diff\?from={_DIGEST}&to={_DIGEST})?")
 """paths to which signing in may lead: only pages of this application."""
-ContentOf = Callable[[str, str], Awaitable[Published | None]]
+ContentOf = Callable[[Version], Awaitable[Published | None]]
 
 
 class Refused(Exception):
@@ -189,15 +190,16 @@ class Page:
 
     async def _content(self, visit: Visit, version: VersionView) -> Published:
         try:
-            published = await self._published(version.digest, version.config_map)
+            published = await self._published(version.standing)
         except ClusterError as error:
             log.warning("no content", extra={"digest": version.short, "error": str(error)})
             message = "The API server cannot be asked for this version's content. Try again in a moment."
             raise Refused(await self._problem(503, "Not at the moment", message, visit)) from None
+        except UserError as error:
+            raise Refused(await self._problem(409, "Replaced", str(error), visit)) from None
         if published is None:
-            message = (
-                f"The content of {version.short} is gone: its ConfigMap {version.config_map} is not there."
-            )
+            named = f"its ConfigMap {version.standing.config_map}"
+            message = f"The content of {version.short} is gone: {named} is not there."
             raise Refused(await self._missing(visit, message))
         return published
 

@@ -16,6 +16,7 @@ from combee.api.playbook_status import HistoryEntry, PlainCondition, PlaybookSta
 from combee.api.stakes import TUNED_ON
 from combee.gateway.page.plot import Plot, plot_of
 from combee.plan.playbook.curve import Curve, curves_in
+from combee.plan.playbook.serving import Version
 from combee.report.text import amount, score, signed
 
 Object = dict[str, Any]
@@ -86,7 +87,8 @@ class VersionView:
     canary: Word
     run: str
     created: str
-    config_map: str
+    standing: Version
+    """as the serving rule reads it."""
     gates: tuple[Gate, ...]
     facts: tuple[tuple[str, str], ...]
     """label and text of the version's origin and cost."""
@@ -179,7 +181,7 @@ def version_view(raw: Object, served: str) -> VersionView:
         canary=Word(canary.outcome if canary is not None and canary.outcome else "–"),
         run=spec.run_ref.name if spec.run_ref is not None else "by hand",
         created=str(raw["metadata"].get("creationTimestamp") or ""),
-        config_map=spec.config_map_name,
+        standing=Version.of(raw),
         gates=_gates(status),
         facts=tuple(_facts(spec, status)),
         conditions=status.conditions,

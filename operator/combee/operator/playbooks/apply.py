@@ -14,6 +14,8 @@ from combee.errors import ClusterError
 from combee.objects.playbooks import delivered_config_map, learning_run, shown
 from combee.observe.playbooks import Observed, foreign
 from combee.operator.statuspatch import status_patch
+from combee.plan.playbook.authentic import replaced
+from combee.plan.playbook.serving import Version
 from combee.plan.playbook.types import Delivery, PlaybookPlan
 from combee.records import Owner
 
@@ -51,7 +53,7 @@ class PlaybookExecutor:
             return
         if observed.delivered is not None and (error := foreign(observed.delivered, owner.name)) is not None:
             raise error
-        data = await self._content(owner.namespace, wish)
+        data = await self._content(owner.namespace, wish, observed)
         owned = spec.delivery.deletion_policy == "Delete"
         body = delivered_config_map(owner, wish.config_map, wish.digest, data, owned=owned)
         if observed.delivered is None:
@@ -67,7 +69,7 @@ class PlaybookExecutor:
             body["binaryData"] = None
         await self.kube.patch("ConfigMap", owner.namespace, wish.config_map, body)
 
-    async def _content(self, namespace: str, wish: Delivery) -> dict[str, str]:
+    async def _content(self, namespace: str, wish: Delivery, observed: Observed) -> dict[str, str]:
         if not wish.digest:
             return shown({})
         config_map = await self.kube.get("ConfigMap", namespace, wish.source)
@@ -77,7 +79,17 @@ class PlaybookExecutor:
                 where=f"ConfigMap {namespace}/{wish.source}",
                 fix="Apply it again from a backup, or roll back to another version",
             )
-        return shown(config_map.get("data") or {})
+        data = config_map.get("data") or {}
+        published = next(
+            one for one in map(Version.of, observed.versions.values()) if one.digest == wish.digest
+        )
+        if wrong := replaced(data, published.content_digests):
+            raise ClusterError(
+                f"{', '.join(wrong)} is not what its run published; what was delivered stays",
+                where=f"ConfigMap {namespace}/{wish.source}",
+                fix="See who may write ConfigMaps here; it is put back where that can be",
+            )
+        return shown(data)
 
     async def make(self, plan: PlaybookPlan, owner: Owner) -> None:
         """Make the planned runs; an existing run of the same name stays as it is."""

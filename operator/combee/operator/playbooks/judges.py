@@ -11,7 +11,8 @@ from combee.objects.judge import judge_job
 from combee.objects.types import Settings
 from combee.observe.judges import see_judges
 from combee.observe.playbooks import Observed
-from combee.plan.playbook.judges import JudgesPlan, JudgesSeen, decide_judges
+from combee.plan.playbook.judges import JudgesPlan, JudgesSeen, VersionContent, decide_judges
+from combee.plan.playbook.serving import Version
 from combee.plan.playbook.types import PlaybookPlan
 from combee.records import Owner
 
@@ -32,8 +33,8 @@ class Judges:
     ) -> float | None:
         """Make the Jobs that are due, and delete those of canaries that are over. Return the seconds until
         the next Job is due, None where no canary is under way."""
-        specs = [version["spec"] for version in observed.versions.values()]
-        contents = {version["digest"]: version["configMapName"] for version in specs}
+        known = map(Version.of, observed.versions.values())
+        contents = {one.digest: VersionContent(one.config_map, one.content_digests) for one in known}
         judges = decide_judges(owner, spec, plan, contents, seen, observed.seen.now)
         await self._apply(judges, owner.namespace, observed.seen.now)
         return judges.wake_after_seconds

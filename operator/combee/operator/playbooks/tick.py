@@ -22,6 +22,7 @@ from combee.operator.playbooks.apply import PlaybookExecutor
 from combee.operator.playbooks.datawatch import DataWatch
 from combee.operator.playbooks.history import History
 from combee.operator.playbooks.judges import Judges
+from combee.operator.playbooks.restore import Restorer
 from combee.operator.statuspatch import status_patch
 from combee.operator.tell import Teller
 from combee.operator.tick import NEVER, Key
@@ -52,6 +53,7 @@ class PlaybookTicker:
     data: DataWatch
     nodes: Nodes
     history: History
+    restorer: Restorer
     allow_waived: bool = True
     """whether a Playbook may waive its canary."""
     discipline: Discipline = "Strict"
@@ -73,7 +75,7 @@ class PlaybookTicker:
         now = self.clock()
         # Before the pairs: what a Job that is seen to have ended left is then seen, too.
         at_work = await self.judges.look(owner, spec, now)
-        observed = await self.observer.see(owner, spec, now)
+        observed = await self.observer.see(owner, spec, now, at_work.uids)
         data = await self.data.look(owner, spec)
         seen = replace(
             observed.seen,
@@ -92,21 +94,38 @@ class PlaybookTicker:
         plan = decide_playbook(about, status, seen)
         if why or plan.status.active_digest in {one.digest for one in observed.seen.opaque if one.digest}:
             # Nothing is judged, and so nothing that was judged may go.
-            observed = replace(observed, judged=(), more=False)
+            observed = replace(observed, judged=(), more=False, forged=())
         if why and not _is_recorded(status, why):
             invalid = Happened("Warning", "InvalidManifest", why)
             plan = replace(plan, events=(invalid, *plan.events))
-        unwritten = await self._follow(raw, plan, owner, spec, observed)
+        await self._alarm(raw, plan, observed)
+        undone = await self._follow(raw, plan, owner, spec, observed)
         again = await self.judges.keep(owner, spec, plan, observed, at_work)
         look = await self.data.keep(owner, spec, data, now)
+        troubles, restoring = await self.restorer.restore(owner, plan, observed, now)
         if data.trouble:
-            await self.teller.tell(raw, Happening("Warning", "DataNotWatched", data.trouble))
-        if (error := unreadable(observed) or unwritten) is not None:
+            troubles = (*troubles, Happening("Warning", "DataNotWatched", data.trouble))
+        for trouble in troubles:
+            await self.teller.tell(raw, trouble)
+        if (error := undone or unreadable(observed)) is not None:
             raise error
         pending = plan.status.trail is not None and plan.status.trail.pending
         soon = SOON_SECONDS if observed.more or pending else None
-        waits = (plan.wake_after_seconds, again, look, soon)
+        waits = (plan.wake_after_seconds, again, look, soon, restoring)
         return min((wait for wait in waits if wait is not None), default=None)
+
+    async def _alarm(self, raw: Object, plan: PlaybookPlan, observed: Observed) -> None:
+        """Tell of what somebody changed beside the versions. Neither is believed."""
+        if observed.tampered:
+            name = plan.deliver.config_map
+            message = f"ConfigMap {name}, which services mount, was changed by somebody: it is written again"
+            self.happened("ContentReplaced")
+            await self.teller.tell(raw, Happening("Warning", "ContentReplaced", message))
+        if observed.forged:
+            made = ", ".join(observed.forged)
+            message = f"no judge of this Playbook made {made}: such pairs do not count, and are deleted"
+            self.happened("PairsRefused")
+            await self.teller.tell(raw, Happening("Warning", "PairsRefused", message))
 
     async def _gpus(self, spec: PlaybookSpec, now: float) -> EngineGpus:
         """Return what nodes say of the GPUs of its runs. Where they cannot be read now a run is made later:
@@ -127,8 +146,8 @@ class PlaybookTicker:
     async def _follow(
         self, raw: Object, plan: PlaybookPlan, owner: Owner, spec: PlaybookSpec, observed: Observed
     ) -> ClusterError | None:
-        """Do what was decided. Return the error that keeps lines of the history from being written: it keeps
-        nothing else waiting."""
+        """Do what was decided. Return the error that keeps what is active from being delivered, or lines of
+        the history from being written: it keeps nothing else waiting."""
         patch = status_patch(raw, plan.status.dump())
         if patch is not None:
             await self.kube.patch(PLAYBOOK_KIND, owner.namespace, owner.name, patch, part="status")
@@ -142,9 +161,7 @@ class PlaybookTicker:
         await self.executor.versions(plan, observed)
         await self.executor.make(plan, owner)
         await self.executor.prune(plan, owner, observed)
-        if blocked is not None:
-            raise blocked
-        return unwritten
+        return blocked or unwritten
 
     async def _file(self, raw: Object, plan: PlaybookPlan, owner: Owner) -> ClusterError | None:
         """Write the pending lines of the history; the error that kept one from being written, once it was

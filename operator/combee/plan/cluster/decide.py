@@ -26,6 +26,7 @@ from combee.plan.cluster.engines import (
 )
 from combee.plan.cluster.jobs import Upkeep, look_after, settled, wanted_jobs
 from combee.plan.cluster.memory import Gate, IterationNote, Memory
+from combee.plan.cluster.published import told_digests
 from combee.plan.cluster.rollouts import RolloutsWish, next_look, rollouts_down, rollouts_wished
 from combee.plan.cluster.seen import Seen
 from combee.plan.decide import Identity, Plan, decide
@@ -108,7 +109,7 @@ def decide_cluster(run: Run, memory: Memory, seen: Seen) -> ClusterPlan:
         return replace(_suspended(run, memory, seen, finished), held=held)
     if plan.outcome is not None:
         published = _published(run, memory, plan.outcome, upkeep.summaries)
-        memory = replace(memory, published=published.config_map)
+        memory = replace(memory, published=published.config_map, content_digests=published.digests)
         if published.step is None:
             return _ended(run, memory, published.outcome, seen, finished)
         start = (published.step,)
@@ -257,6 +258,7 @@ class _Published:
 
     outcome: Outcome
     config_map: str = ""
+    digests: Mapping[str, str] = field(default_factory=dict)
     step: Step | None = None
 
 
@@ -275,7 +277,7 @@ def _published(
         return _Published(outcome, step=step)
     if summary.error:
         return _Published(Outcome("Failed", summary.message or f"step {step.name} failed: {summary.error}"))
-    return _Published(outcome, config_map=summary.outputs["configMap"])
+    return _Published(outcome, summary.outputs["configMap"], told_digests(summary.outputs))
 
 
 def publish_step(run: Run, memory: Memory) -> Step:

@@ -66,6 +66,8 @@ class Start:
     digest: str = ""
     """the version's digest; empty where there was none."""
     config_map: str = ""
+    content_digests: Mapping[str, str] = field(default_factory=dict)
+    """key of the ConfigMap -> the digest of its text, from the version's spec."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,8 @@ class Memory:
     """the digest of what evaluate found, example by example."""
     published: str = ""
     """the ConfigMap that holds the best playbook."""
+    content_digests: Mapping[str, str] = field(default_factory=dict)
+    """key of that ConfigMap -> the digest of what was published there."""
     error: str = ""
     """the code of the error that the run failed with; empty for a step that failed too often."""
     start: Start | None = None

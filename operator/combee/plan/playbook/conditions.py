@@ -31,7 +31,7 @@ ORDER = (READY, RECONCILING, STALLED, HELD_OUT, CANARY, PROMOTED, PINNED)
 
 _SETTLED = ("Delivered", "NothingActive")
 _UNDER_WAY = ("Delivering", "ContentMissing")
-_BROKEN = ("DeliveryBlocked", "InvalidManifest", "VersionUnreadable")
+_BROKEN = ("ContentReplaced", "DeliveryBlocked", "InvalidManifest", "VersionUnreadable")
 """Reasons that only a person can mend."""
 
 TABLE: Mapping[tuple[str, Status], tuple[str, ...]] = {
@@ -81,6 +81,7 @@ TABLE: Mapping[tuple[str, Status], tuple[str, ...]] = {
         "HeldByPin",
         "HeldByDecision",
         "ContentMissing",
+        "ContentReplaced",
     ),
     (PROMOTED, "Unknown"): ("NoCandidate", "Testing", "Waiting"),
     (PINNED, "True"): ("Pinned",),

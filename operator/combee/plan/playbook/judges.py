@@ -6,7 +6,7 @@ judge Jobs, their pods -> observe -> JudgesSeen -> decide_judges(..., seen, now)
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,10 +31,24 @@ SLOT_SECONDS = 20
 """A comparison gets at most one Job in this time."""
 LONGEST_PAUSE_SECONDS = 600.0
 """The longest pause between Jobs that find nothing, or fail."""
+KEPT_SECONDS = 1500.0
+"""How long a Job that ended stays: when the next one is made depends on the last ones, and what one brought
+counts only once its uid was seen."""
+MAX_JUDGES = 8
+"""How many Jobs that are gone a version remembers: what they brought may not be taken in yet."""
 LOOK_SECONDS = 10.0
 """How often pairs are taken in while a Job is at work."""
 WINDOWS_AT_ONCE = 5
 """Prometheus is asked when this many more windows are over, and after ten minutes at the latest."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionContent:
+    """Where a version's text is, and what says that it is the one that was published."""
+
+    config_map: str
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """key of the ConfigMap -> digest of its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +61,8 @@ class JudgeWish:
     comparison: TrafficComparison
     digest: str
     """the digest of the version compared."""
-    contents: Mapping[str, str]
-    """digest -> the ConfigMap of that version's content."""
+    contents: Mapping[str, VersionContent]
+    """digest -> where that version's content is."""
     done: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
     pairs: int = 0
     """the number of pairs judged so far."""
@@ -84,6 +98,8 @@ class JudgeWish:
                 begins=self.begins,
                 first=self.first,
             )
+        sides = (("tested", self.digest), ("against", self.comparison.against)) if self.repeats else ()
+        digests = {side: self.contents[digest].digests for side, digest in sides if digest}
         if self.canary.evaluator is None:
             raise BugError("a canary without evaluator passed admission", where=self.owner.name)
         return JudgeTask(
@@ -97,6 +113,7 @@ class JudgeWish:
             upstream=self.gateway.upstream if self.repeats else None,
             requests=self.canary.replay.requests if self.repeats else None,
             done=dict(self.done),
+            published={side: dict(keys) for side, keys in digests.items() if keys},
         )
 
     def made_of(self) -> str:
@@ -136,6 +153,8 @@ class JudgeJob:
     """the number of pairs that were judged when it was made."""
     name: str = ""
     uid: str = ""
+    ended: float = 0.0
+    """when it ended; 0 while it is at work."""
 
 
 def next_job_seconds(
@@ -173,6 +192,11 @@ class JudgesSeen:
     refused: str = ""
     """why no pairs are judged at all."""
 
+    @property
+    def uids(self) -> dict[str, tuple[str, ...]]:
+        """comparison -> the uids of its Jobs, the oldest first."""
+        return {comparison: tuple(job.uid for job in jobs) for comparison, jobs in self.jobs.items()}
+
     def why(self, comparisons: Iterable[str]) -> dict[str, str]:
         """Return those of ``comparisons`` that are not being judged, and why."""
         reasons = {one: self.refused or self.troubles.get(one, "") for one in comparisons}
@@ -184,10 +208,20 @@ class JudgesPlan:
     """What is done about a Playbook's Jobs that judge, in this order."""
 
     delete: tuple[JudgeJob, ...] = ()
-    """Jobs at work for comparisons that are over."""
+    """Jobs at work for comparisons that are over, and those that ended KEPT_SECONDS ago."""
     start: tuple[JudgeWish, ...] = ()
     wake_after_seconds: float | None = None
     """the seconds until a comparison is looked at again; None while no comparison is under way."""
+
+
+def known_judges(before: Sequence[str], present: Collection[str]) -> tuple[str, ...]:
+    """Return the uids of the last Jobs of a comparison, the oldest first.
+
+    >>> known_judges(["a", "b"], ["b", "c"])
+    ('a', 'b', 'c')
+    """
+    gone = [uid for uid in before if uid not in present]
+    return (*gone, *present)[-MAX_JUDGES:]
 
 
 def judged_by_job(spec: PlaybookSpec) -> bool:
@@ -216,14 +250,16 @@ def decide_judges(
     owner: Owner,
     spec: PlaybookSpec,
     plan: PlaybookPlan,
-    contents: Mapping[str, str],
+    contents: Mapping[str, VersionContent],
     seen: JudgesSeen,
     now: float,
 ) -> JudgesPlan:
-    """Return which Jobs are made and which end. ``contents``: digest -> ConfigMap of each version."""
+    """Return which Jobs are made and which end. ``contents``: by digest, of each version."""
     wishes = [wish for wish in plan.canaries if wish.comparison.mode in MODES]
     over = seen.jobs.keys() - {wish.comparison.id for wish in wishes}
     delete = tuple(job for comparison in sorted(over) for job in seen.jobs[comparison] if job.live)
+    finished = (job for jobs in seen.jobs.values() for job in jobs if job.ended)
+    delete += tuple(job for job in finished if now - job.ended > KEPT_SECONDS)
     start: list[JudgeWish] = []
     waits: list[float] = []
     for wish in () if seen.refused else wishes:
@@ -251,7 +287,11 @@ def _wait_seconds(wish: JudgeWish, jobs: Iterable[JudgeJob], now: float) -> floa
 
 
 def _judge_wish(
-    owner: Owner, spec: PlaybookSpec, plan: PlaybookPlan, contents: Mapping[str, str], wish: CanaryWish
+    owner: Owner,
+    spec: PlaybookSpec,
+    plan: PlaybookPlan,
+    contents: Mapping[str, VersionContent],
+    wish: CanaryWish,
 ) -> JudgeWish | None:
     """Return what a canary's Job is to do; None while the content of a version that it needs is missing."""
     if spec.canary is None or (wish.comparison.against and wish.comparison.against not in contents):

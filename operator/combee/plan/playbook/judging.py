@@ -42,6 +42,9 @@ class JudgeTask(Model):
     upstream: Upstream | None = Field(default=None, description="Who answers; with Replay only.")
     tested: Str = Field(default="", description="Digest of the version that is compared.")
     against: Str = Field(default="", description="Digest of the other one.")
+    published: dict[Literal["tested", "against"], dict[Str, Str]] = Field(
+        default_factory=dict, description="Digest of each key of the versions' ConfigMaps, by side."
+    )
     requests: DataSource | None = Field(
         default=None, description="Requests to repeat; absent: what the gateway captured."
     )

@@ -75,7 +75,8 @@ def _oldest_first(board: Board) -> list[Record]:
 
 
 def _look_at(board: Board, record: Record, earlier: Sequence[HistoryLine]) -> None:
-    """Note that a version is new, and that somebody's decision about it changed. ``earlier``: filed lines."""
+    """Note that a version is new, that somebody's decision about it changed, that its content was replaced or
+    is back. ``earlier``: filed lines."""
     if not record.memory.noted and not _introduce(board, record, earlier):
         return
     decision, before_that = record.seen.spec.decision, record.memory.decision
@@ -83,6 +84,13 @@ def _look_at(board: Board, record: Record, earlier: Sequence[HistoryLine]) -> No
         message = f"the decision about {record.short} is {decision} (was {before_that})"
         board.record_line("Decided", record.digest, message, by="Decision")
         record.remember(decision=decision)
+    if record.seen.replaced and not record.memory.replaced:
+        board.note("ContentReplaced", record.digest, record.seen.replaced_sentence, warn=True)
+        record.remember(replaced=True)
+    elif record.memory.replaced and record.seen.has_content:
+        held = f"ConfigMap {record.seen.spec.config_map_name} holds again what the run published"
+        board.note("ContentRestored", record.digest, held)
+        record.remember(replaced=False)
 
 
 def _introduce(board: Board, record: Record, earlier: Sequence[HistoryLine]) -> bool:

@@ -124,6 +124,10 @@ class VersionMemory:
     """``spec.decision`` as the history has it."""
     pruned: bool = False
     """whether the history says that it, or its content, is to be deleted, and it is still there."""
+    replaced: bool = False
+    """whether its content was replaced when it was looked at last."""
+    job_uids: tuple[str, ...] = ()
+    """uids of the last Jobs that judged its comparison: what they brought may be read after they are gone."""
 
     def to_json(self) -> dict[str, Any]:
         plain: dict[str, Any] = {
@@ -133,9 +137,15 @@ class VersionMemory:
         }
         reading = self.reading.to_json() if self.reading is not None else None
         curves = [curve.to_json() for curve in self.curves]
-        optional = {"reading": reading, "test": self.comparison, "first": self.first, "curves": curves}
+        optional: dict[str, Any] = {
+            "reading": reading,
+            "test": self.comparison,
+            "first": self.first,
+            "curves": curves,
+        }
         decided = self.decision if self.decision != "Auto" else ""
         optional |= {"noted": self.noted, "decision": decided, "pruned": self.pruned}
+        optional |= {"replaced": self.replaced, "judges": list(self.job_uids)}
         optional |= {_KEPT[of]: took.to_json() for of, took in self.expenses.items() if took.pairs}
         return plain | {name: value for name, value in optional.items() if value}
 
@@ -150,7 +160,14 @@ class VersionMemory:
             expenses = {of: Tally.from_json(raw.get(_KEPT[of])) for of in EXPENSES}
             noted, decision = int(raw.get("noted", 0)), str(raw.get("decision", "Auto"))
             plain = (*times, tally, expenses, reading, curves_in(raw), *began)
-            return cls(*plain, noted=noted, decision=decision, pruned=bool(raw.get("pruned")))
+            return cls(
+                *plain,
+                noted=noted,
+                decision=decision,
+                pruned=bool(raw.get("pruned")),
+                replaced=bool(raw.get("replaced")),
+                job_uids=tuple(str(uid) for uid in raw.get("judges", ())),
+            )
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise _unreadable("PlaybookVersion", error) from None
 

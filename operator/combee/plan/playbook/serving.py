@@ -7,7 +7,7 @@ server holds and nothing else, so a watching gateway decides the same, also whil
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -50,6 +50,8 @@ class Version:
     config_map: str = ""
     refused_by: str = ""
     """``status.refusedBy``: Decision, Rollback or Gates."""
+    content_digests: Mapping[str, str] = field(default_factory=dict)
+    """``spec.contentDigests``: key of the ConfigMap -> the digest of what was published."""
 
     @classmethod
     def of(cls, version: Mapping[str, Any]) -> Version:
@@ -62,6 +64,7 @@ class Version:
             created=str((version.get("metadata") or {}).get("creationTimestamp") or ""),
             config_map=str(spec.get("configMapName") or ""),
             refused_by=str(status.get("refusedBy") or ""),
+            content_digests=dict(spec.get("contentDigests") or {}),
         )
 
     @property

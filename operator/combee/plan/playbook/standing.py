@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from combee.algo.spending import percent
 from combee.api.common import one_line
 from combee.api.playbook_status import (
@@ -14,6 +16,7 @@ from combee.api.playbook_status import (
 )
 from combee.plan.playbook.board import MAX_SENTENCE, Board, Record
 from combee.plan.playbook.conditions import CANARY, HELD_OUT, PINNED, PROMOTED, READY, Statement, merge
+from combee.plan.playbook.judges import known_judges
 from combee.plan.playbook.learn import NO_RUN, Learning
 from combee.plan.playbook.traffic import warnings
 from combee.plan.playbook.types import Delivery
@@ -73,9 +76,16 @@ def version_status(board: Board, record: Record, held: str) -> VersionStatus:
         "observed_generation": generation,
         "message": one_line(promoted.message, MAX_SENTENCE),
         "conditions": merge(record.status.conditions, conditions, generation, board.now),
-        "state": record.memory.to_json(),
+        "state": replace(record.memory, job_uids=_job_uids(board, record)).to_json(),
     }
     return record.status.model_copy(update=changed)
+
+
+def _job_uids(board: Board, record: Record) -> tuple[str, ...]:
+    """Return the Jobs whose pairs count in the version's comparison, as it remembers them."""
+    comparison = record.memory.comparison
+    present = board.seen.job_uids.get(comparison, ())
+    return known_judges(record.memory.job_uids, present) if comparison else ()
 
 
 def _shown(board: Board) -> Record | None:
@@ -111,6 +121,8 @@ def _readiness(board: Board, delivery: Delivery) -> tuple[str, str]:
     if active is None:
         holds = f"still holds {delivery.digest[:12]}" if delivery.digest else "is empty"
         return "NothingActive", f"no version is active; {target} {holds}"
+    if active.seen.replaced:
+        return "ContentReplaced", active.seen.replaced_sentence
     if delivery.current:
         return "Delivered", f"{active.short} is active and in {target}"
     if not active.seen.has_content:
@@ -180,6 +192,8 @@ def _promoted(board: Board, record: Record, held: str) -> tuple[str, str]:
         return "Inconclusive", status.message
     if record.phase in (P.PREVIOUS, P.SUPERSEDED):
         return "Superseded", _overtaken(board, record)
+    if record.seen.replaced:
+        return "ContentReplaced", record.seen.replaced_sentence
     if not has_content:
         config_map = record.seen.spec.config_map_name
         return "ContentMissing", f"its ConfigMap {config_map} is not there, or holds something else"

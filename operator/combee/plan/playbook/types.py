@@ -21,7 +21,7 @@ them. Handed in again, they count once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -81,7 +81,9 @@ class VersionSeen:
     spec: VersionSpec
     status: VersionStatus
     has_content: bool = True
-    """whether its immutable ConfigMap is there and says the same digest."""
+    """whether its immutable ConfigMap is there, says the same digest, and holds what was published."""
+    replaced: tuple[str, ...] = ()
+    """the keys of that ConfigMap that are not as they were published; then nothing of it is read."""
     gate: GateScores | None = None
     """the scores on heldOut, example by example, where the ConfigMap has them."""
     findings: tuple[Finding, ...] | None = None
@@ -92,6 +94,15 @@ class VersionSeen:
     @property
     def digest(self) -> str:
         return self.spec.digest
+
+    @property
+    def replaced_sentence(self) -> str:
+        """What to say where its content was replaced."""
+        keys = ", ".join(self.replaced)
+        return (
+            f"ConfigMap {self.spec.config_map_name} was replaced: {keys} is not what its run published; "
+            "nothing is read from it until it is restored"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +136,8 @@ class PlaybookSeen:
     """``TrafficComparison.id`` -> what Prometheus said."""
     not_judged: Mapping[str, str] = field(default_factory=dict)
     """``TrafficComparison.id`` -> why its pairs are not being judged, in a sentence that says what to do."""
+    job_uids: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """``TrafficComparison.id`` -> uids of the Jobs that judge it and are there now."""
     opaque: tuple[Version, ...] = ()
     """versions that this release cannot read, as far as the serving rule needs them."""
     blocked: str = ""
@@ -176,6 +189,9 @@ class CanaryWish:
 
 EVENTS = (
     "Promoted",
+    "ContentReplaced",
+    "ContentRestored",
+    "PairsRefused",
     "RolledBack",
     "Refused",
     "Inconclusive",
