@@ -243,6 +243,7 @@ def _operator(folder: Path, up: ControlPlane, name: str, resync_seconds: int) ->
         "COMBEE_NAMESPACES": "",
         "COMBEE_WORKER_IMAGE": "worker",
         "COMBEE_ENGINE_IMAGES": "sim",
+        "COMBEE_ENGINE_ARGUMENTS": "*",
         "COMBEE_SECRET_POLICY": "true",
         "COMBEE_METRICS_PORT": str(port),
         "COMBEE_RESYNC_SECONDS": str(resync_seconds),

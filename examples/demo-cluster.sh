@@ -40,7 +40,7 @@ say "2. The operator, for the namespace $NAMESPACE, which admits restricted pods
 kubectl create namespace "$NAMESPACE" --dry-run=client -o yaml | kubectl apply -f - >/dev/null
 kubectl label --overwrite namespace "$NAMESPACE" pod-security.kubernetes.io/enforce=restricted >/dev/null
 flags=(--namespace combee-system --create-namespace --take-ownership --wait --timeout 240s
-  --set "namespaces={$NAMESPACE}" --set store.create=false --set "engineImages={$allowed}")
+  --set "namespaces={$NAMESPACE}" --set store.create=false --set "engineImages={$allowed}" --set "engineArguments={--time-scale}")
 [ -z "${REAL:-}" ] || flags+=(--set allowCustomTasks=true)
 show helm upgrade --install combee charts/combee-operator --namespace combee-system --set "'namespaces={$NAMESPACE}' ..."
 there=$(kubectl -n combee-system get deployment combee-operator --ignore-not-found -o name)

@@ -225,6 +225,8 @@ class OperatorSettings:
     vllm_image: str = _variable("COMBEE_VLLM_IMAGE")
     engine_images: tuple[str, ...] = _variable("COMBEE_ENGINE_IMAGES", _words)
     """prefixes of images that engines may name."""
+    engine_arguments: tuple[str, ...] = _variable("COMBEE_ENGINE_ARGUMENTS", _words)
+    """names of arguments of vLLM that engines may be given besides the harmless ones."""
     image_pull_policy: str = _variable("COMBEE_IMAGE_PULL_POLICY", default="IfNotPresent")
     image_pull_secrets: tuple[str, ...] = _variable("COMBEE_IMAGE_PULL_SECRETS", _words)
     """names of Secrets, in the namespace of each run, with which its pods' images are pulled."""

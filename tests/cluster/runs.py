@@ -146,6 +146,7 @@ def operator_environment(cluster: Cluster, namespace: str) -> dict[str, str]:
         "COMBEE_NAMESPACES": namespace,
         "COMBEE_WORKER_IMAGE": cluster.image("worker"),
         "COMBEE_ENGINE_IMAGES": "localhost/combee-sim",
+        "COMBEE_ENGINE_ARGUMENTS": "*",
         "COMBEE_SECRET_POLICY": "true",
         "COMBEE_DISCIPLINE": "Advisory",
         "COMBEE_METRICS_PORT": "0",

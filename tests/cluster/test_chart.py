@@ -22,10 +22,12 @@ AT_WORK: dict[str, Any] = {
     "operator": {"resources": SMALL},
     "gateway": {"replicas": 1, "resources": SMALL},
     "engineImages": ["localhost/combee-sim"],
+    "engineArguments": ["--time-scale"],
 }
 FULL: dict[str, Any] = {
     "image": {"pullSecrets": ["registry"], "vllm": "docker.io/vllm/vllm-openai:v0.32.0"},
     "engineImages": ["localhost/combee-sim"],
+    "engineArguments": ["--time-scale"],
     "operator": {
         "nodeSelector": {"kubernetes.io/arch": "amd64"},
         "tolerations": [{"key": "system", "operator": "Exists"}],

@@ -81,7 +81,12 @@ def test_the_server_takes_what_the_operator_makes_of_it(
     spec = accept(made, policy).spec
     question(spec, policy, engine_gpus(spec, None), started=False)
     run, owner = parse_run(made, ""), Owner(made["metadata"]["name"], namespace, "3fa9c1d2-0000")
-    settings = Settings("localhost/w:1", vllm_image="localhost/v:1", engine_images=("localhost",))
+    settings = Settings(
+        "localhost/w:1",
+        vllm_image="localhost/v:1",
+        engine_images=("localhost",),
+        engine_arguments=("--time-scale",),
+    )
     applied(cluster, namespace, list(_made(run, owner, settings)))
 
 

@@ -174,6 +174,9 @@ def _accounts(tenant: Tenant) -> None:
     for user in (EDITOR, TRUSTED, STRONG):
         bind(f"{user}-edits", user, "--clusterrole=combee-editor")
     bind("bob-reads", TRUSTED, "--role=read-theirs")
+    mounts = "--resource=configmaps,persistentvolumeclaims"
+    role("mount-theirs", "--verb=get", mounts, "--resource-name=theirs")
+    bind("bob-mounts", TRUSTED, "--role=mount-theirs")
     bind("carol-pods", STRONG, "--role=make-pods")
     # What the operator will be given once Playbooks make runs.
     bind("operator-runs", tenant.release.account, "--role=make-runs")
@@ -209,6 +212,44 @@ def test_a_playbook_is_asked_what_its_gateway_and_its_judge_are_given(tenant: Te
     assert refused.refused and NO_SECRET in refused.text
     made = tenant.create(playbook, TRUSTED)
     assert not made.refused, made.text
+
+
+def _theirs(path: str, kind: str) -> dict[str, Any]:
+    """A run that mounts what is called theirs."""
+    named: dict[str, Any] = {"pvc": {"claimName": "theirs", "path": "rows.jsonl"}}
+    named = named if kind == "claim" else {"configMap": {"name": "theirs", "key": "rows.jsonl"}}
+    return changed(RUN, {path: named})
+
+
+DATA_PLACES = {
+    **{
+        f"{split}-{kind}": _theirs(f"{DATA}.{split}", kind)
+        for split in ("train", "heldOut", "test")
+        for kind in ("claim", "configMap")
+    },
+    "store": changed(RUN, {"spec.store": {"pvc": {"claimName": "theirs"}}}),
+    "cache": changed(RUN, {"spec.engines.0.vllm.modelCache": {"claimName": "theirs"}}),
+    "initial": changed(
+        RUN, {"spec.task.initialPlaybook": {"configMap": {"name": "theirs", "key": "prompt.md"}}}
+    ),
+}
+
+
+@pytest.mark.parametrize("place", DATA_PLACES)
+def test_a_claim_or_configmap_that_the_editor_may_not_get_is_refused_wherever_it_is_named(
+    tenant: Tenant, place: str
+) -> None:
+    refused = tenant.create(DATA_PLACES[place], EDITOR)
+    assert refused.refused and "DataNotAllowed: you may not get the" in refused.text, refused.text
+    made = tenant.create(DATA_PLACES[place], TRUSTED)
+    assert not made.refused, made.text
+
+
+def test_nobody_but_a_judge_makes_pairs_of_a_canary(tenant: Tenant) -> None:
+    meta = {"name": "forged", "labels": {"combee.dev/canary": "b-a-p0"}}
+    forged = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"pairs.json": "{}"}}
+    refused = tenant.cluster.try_kubectl("create", "-f", "-", namespace=tenant.namespace, stdin=forged)
+    assert "only the service account combee-publish" in refused.stderr
 
 
 def test_nobody_else_sends_a_token_for_prometheus_to_another_address(tenant: Tenant) -> None:

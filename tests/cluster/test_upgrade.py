@@ -34,6 +34,7 @@ def test_a_run_goes_on_with_the_images_that_it_began_with(
         "admissionPolicy": OFF,
         "userRoles": {"create": False},
         "engineImages": ["localhost/combee-sim"],
+        "engineArguments": ["--time-scale"],
     }
 
     def live_map() -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from combee.api.run import PromptLearningRun
 from combee.errors import ManifestError
 from combee.objects.addresses import PORT, answers_of, engine_name, shared_digest
 from combee.objects.allowed import check_templates
+from combee.objects.arguments import check_arguments
 from combee.objects.engine_pods import copy_pod, fetches, prefetch_pod, server_pod
 from combee.objects.jobs import queue_labels
 from combee.objects.meta import deployment_reference, labels, labels_of, metadata, owner_reference
@@ -201,10 +202,11 @@ def _path(index: int) -> str:
 
 
 def check_run(run: PromptLearningRun, settings: Settings) -> None:
-    """Raise ManifestError for a template or an engine's image that is not allowed here. Making the objects
-    would raise the same, but in the middle of a run."""
+    """Raise ManifestError for a template, an image or an argument that is not allowed here. Making
+    the objects would raise the same of the first two, but in the middle of a run."""
     check_templates(run.spec, settings.allowed_annotations)
     for index, engine in enumerate(run.spec.engines):
         if engine.vllm is not None:
             engine_image(engine, settings, index)
+            check_arguments(engine, settings, index)
             check_source(engine, settings, index)

@@ -38,6 +38,8 @@ class Settings:
     """the image of engines that name none; where it is empty, each must name its own."""
     engine_images: tuple[str, ...] = ()
     """prefixes of images that engines may name besides ``vllm_image``."""
+    engine_arguments: tuple[str, ...] = ()
+    """names of arguments that engines may be given besides the harmless ones; ``*``: all."""
     image_pull_policy: str = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()
     """pull secrets for the images of the chart; a template adds its own."""

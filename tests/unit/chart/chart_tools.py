@@ -31,6 +31,7 @@ WAYS: dict[str, dict[str, Any]] = {
             "pullSecrets": ["registry"],
         },
         "engineImages": ["localhost/combee-sim", "registry.example.com/vllm"],
+        "engineArguments": ["--trust-remote-code"],
         "allowCustomTasks": True,
         "discipline": "Advisory",
         "readNodes": True,

@@ -8,7 +8,9 @@ import pytest
 import yaml
 from chart_tools import NAMESPACE, REPOSITORY, WAYS, objects
 
+from combee import names
 from combee.generate.crd import CHART_FOLDER, FOLDER, files
+from combee.objects.types import Settings
 
 ROLES = ("Role", "ClusterRole")
 CLUSTER_KINDS = {
@@ -125,12 +127,50 @@ def test_the_policy_asks_for_every_secret_that_a_manifest_can_name(
     }
 
 
+@pytest.mark.parametrize(
+    ("plural", "below", "name"),
+    [("promptlearningruns", "", "runs-data"), ("playbooks", "learn.template.", "playbooks-data")],
+)
+def test_the_policy_asks_for_every_configmap_and_claim_that_a_manifest_can_name(
+    plural: str, below: str, name: str
+) -> None:
+    paths = {path for path in _paths(_spec(plural)) if path.startswith(below)}
+    paths -= {path for path in paths if path.startswith(("delivery.", "canary."))}
+    variables = {one["name"]: one["expression"] for one in _policy(name)["spec"]["variables"]}
+    config_maps = {path for path in paths if path.endswith(".configMap")}
+    claims = {path.removesuffix(".claimName") for path in paths if path.endswith(".claimName")}
+    caches = {path for path in claims if ".modelCache" in path}
+    assert len(config_maps) == 4 and len(claims) == 6 and len(caches) == 2
+    for path in config_maps:
+        assert f"[[object.spec.{path}.name]]" in variables["configMaps0"], path
+    for path in claims - caches:
+        assert f"[[object.spec.{path}.claimName]]" in variables["claims0"], path
+    assert "variables.caches.map(c, [c.claimName])" in variables["claims0"]
+    assert "map(c, [c.source.pvc.claimName])" in variables["claims0"]
+    asked = [one["expression"] for one in _policy(name)["spec"]["validations"]]
+    assert sum("resource('configmaps')" in one for one in asked) == 4
+    assert sum("resource('persistentvolumeclaims')" in one for one in asked) == 12
+
+
+def test_the_policy_lets_judges_alone_make_pairs() -> None:
+    (rule,) = _policy("pairs")["spec"]["validations"]
+    wanted = "request.userInfo.username == 'system:serviceaccount:' + request.namespace + ':combee-publish'"
+    assert rule["expression"] == wanted
+    assert wanted.endswith(f"{Settings(worker_image='w').publish_account}'")
+    assert names.LABEL_CANARY in str(_policy("pairs"))
+
+
 def test_the_policy_asks_for_every_secret_that_a_gateway_or_a_judge_is_given() -> None:
     given = {path for path in _paths(_spec("playbooks")) if path.endswith("ecretRef")}
     references = {path for path in given if not path.startswith("learn.template.")}
     assert len(references) == 6
     asked = [one["expression"] for one in _policy("gateways")["spec"]["validations"]]
-    assert len(asked) == 6
+    mounted = {path for path in _paths(_spec("playbooks")) if path.endswith((".pvc", ".configMap"))}
+    mounted -= {path for path in mounted if path.startswith("learn.template.")} | {"delivery.configMap"}
+    assert len(mounted) == 3 and len(asked) == 9
+    names = {path: "name" if path.endswith("configMap") else "claimName" for path in mounted}
+    for path, name in names.items():
+        assert any(f".name(object.spec.{path}.{name}).check('get').allowed()" in one for one in asked), path
     for path in references:
         assert any(f".name(object.spec.{path}.name).check('get').allowed()" in one for one in asked), path
 

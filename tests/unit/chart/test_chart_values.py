@@ -84,6 +84,7 @@ def test_the_operator_reads_what_the_chart_sets_and_nothing_else(monkeypatch: py
     settings = read_settings(OperatorSettings, "combee-operator")
     assert settings.namespaces == ()
     assert settings.engine_images == ("localhost/combee-sim", "registry.example.com/vllm")
+    assert settings.engine_arguments == ("--trust-remote-code",)
     assert settings.allow_custom_tasks and settings.secret_policy and settings.make_accounts
     assert not settings.allow_waived_canary
     assert settings.discipline == "Advisory" and settings.read_nodes

@@ -1,0 +1,104 @@
+"""What a run may give its engines: harmless arguments of vLLM, and what the platform team allows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from manifests_makers import SETTINGS
+from test_vllm_arguments import MADE, REAL, SPLIT
+from vllm_parser import RECORDED
+
+from combee.api.engines import Engine
+from combee.errors import ManifestError
+from combee.objects.arguments import ARGUMENTS, check_arguments
+
+REFUSED = [
+    ["--trust-remote-code"],
+    ["--trust_remote_code"],
+    ["--trust-remote-code=true"],
+    ["--trust-remote"],
+    ["--enforce-eager", "--trust-remote-code"],
+    ["--enforce-eager", "evil/model"],
+    ["--max-model-len=4096", "evil/model"],
+    ["evil/model"],
+    ["--max-model-len", "4096", "evil/model"],
+    ["--"],
+    ["-"],
+    ["--middleware=os.system"],
+    ["--worker-cls=evil.Worker"],
+    ["--worker-extension-cls", "evil.Worker"],
+    ["--scheduler-cls=evil.Scheduler"],
+    ["--logits-processors", "evil:Processor"],
+    ["--tool-parser-plugin=/tmp/evil.py"],
+    ["--reasoning-parser-plugin=/tmp/evil.py"],
+    ["--structured-outputs-config.reasoning_parser_plugin=/tmp/evil.py"],
+    ["--structured-outputs-config", '{"reasoning_parser_plugin": "/tmp/evil.py"}'],
+    ["--kv-transfer-config", '{"kv_connector_module_path": "evil"}'],
+    ["--compilation-config", '{"backend": "evil.compile"}'],
+    ["-cc.backend=evil.compile"],
+    ["--distributed-executor-backend=evil.Executor"],
+    ["--distributed-executor-backend", "evil.Executor"],
+    ["--chat-template={{ cycler.__init__.__globals__ }}"],
+    ["--chat-template", "{% for x in y %}"],
+    ["--config=/etc/passwd"],
+    ["--config", "/store/evil.yaml"],
+    ["--allowed-local-media-path=/"],
+    ["--hf-token=secret"],
+    ["--load-format=pt"],
+    ["--otlp-traces-endpoint=http://169.254.169.254"],
+    ["--time-scale=0.1"],
+]
+TAKEN = [
+    ["--max-model-len=65536"],
+    ["--max_model_len", "65536"],
+    ["--structured-outputs-config.backend=xgrammar"],
+    ["--structured-outputs-config.disable_any_whitespace=true"],
+    ["--dtype=float32", "--enforce-eager", "--no-enable-chunked-prefill"],
+    ["-tp", "2", "-pp=2"],
+    ["--enable-lora", "--lora-modules", "a=/models/a", "b=/models/b", "--max-loras=2"],
+    ["--kv-cache-dtype=fp8", "--quantization", "fp8", "--enable-prefix-caching"],
+    ["--chat-template", "/models/chat.jinja"],
+    ["--distributed-executor-backend=mp"],
+    ["--seed", "-1"],
+    [],
+]
+
+
+def engine(args: list[str], model: str = "example/tiny") -> Engine:
+    return Engine.model_validate({"name": "main", "vllm": {"model": model, "args": args}})
+
+
+@pytest.mark.parametrize("args", REFUSED, ids=" ".join)
+def test_code_doors_and_files_are_refused_and_the_message_says_who_allows_them(args: list[str]) -> None:
+    with pytest.raises(ManifestError, match="engineArguments") as error:
+        check_arguments(engine(args), SETTINGS, 1)
+    assert error.value.where.startswith("spec.engines[1].vllm.args[")
+
+
+@pytest.mark.parametrize("args", TAKEN, ids=" ".join)
+def test_what_is_harmless_is_taken(args: list[str]) -> None:
+    check_arguments(engine(args), SETTINGS, 0)
+
+
+@pytest.mark.parametrize(("where", "made"), [*REAL, *MADE, *SPLIT[:-1]])
+def test_every_example_and_page_is_taken(where: str, made: dict[str, object]) -> None:
+    check_arguments(Engine.model_validate(made), SETTINGS, 0)
+
+
+@pytest.mark.parametrize("allowed", [("--trust-remote-code",), ("*",)])
+def test_a_platform_team_allows_more(allowed: tuple[str, ...]) -> None:
+    settings = replace(SETTINGS, engine_arguments=allowed)
+    check_arguments(engine(["--trust_remote_code"]), settings, 0)
+    with pytest.raises(ManifestError):
+        check_arguments(engine(["evil/model"]), settings, 0)
+
+
+def test_a_model_is_no_argument() -> None:
+    with pytest.raises(ManifestError, match="is an argument"):
+        check_arguments(engine([], "--trust-remote-code"), SETTINGS, 0)
+
+
+def test_every_allowed_name_is_one_of_vllms() -> None:
+    known = {name for option in RECORDED["options"] for name in option["names"]}
+    assert {name.partition(".")[0] for name in ARGUMENTS} <= known
