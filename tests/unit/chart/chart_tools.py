@@ -52,7 +52,7 @@ WAYS: dict[str, dict[str, Any]] = {
             "dashboard": {"create": True},
             "alerts": {"create": True, "labels": {"release": "prometheus"}},
         },
-        "networkPolicy": {"create": True},
+        "networkPolicy": {"create": True, "egress": {"namespaces": ["minio"]}},
     },
     "one-namespace": {
         "namespaces": ["team-a"],

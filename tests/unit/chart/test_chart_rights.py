@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
@@ -270,3 +271,20 @@ def test_the_store_stays_at_uninstall() -> None:
     for claim in claims:
         assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
     assert not objects("secured-off", "PersistentVolumeClaim")
+
+
+def test_step_pods_reach_no_metadata_service_and_only_what_is_named() -> None:
+    (policy,) = [p for p in objects("everything", "NetworkPolicy") if p["metadata"]["name"] == "combee-steps"]
+    spec = policy["spec"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"] and "ingress" not in spec
+    blocks = [to["ipBlock"] for rule in spec["egress"] for to in rule.get("to", ()) if "ipBlock" in to]
+    for block in blocks:
+        whole, left_out = ip_network(block["cidr"]), [*map(ip_network, block["except"])]
+        for address in ("169.254.169.254", "fe80::1", "fd00:ec2::254"):
+            there = ip_address(address)
+            reached = there in whole and not any(there in one for one in left_out)
+            assert there.version != whole.version or not reached, address
+    others = [rule for rule in spec["egress"] if not any("ipBlock" in to for to in rule.get("to", ()))]
+    dns = [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]
+    team = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "minio"}}}
+    assert others == [{"ports": dns}, {"to": [{"podSelector": {}}]}, {"to": [team]}]
