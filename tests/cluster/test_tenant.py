@@ -245,6 +245,17 @@ def test_a_claim_or_configmap_that_the_editor_may_not_get_is_refused_wherever_it
     assert not made.refused, made.text
 
 
+@pytest.mark.parametrize(
+    "url", ["http://169.254.169.254/v1", "http://127.1:8000/v1", "http://llm.other.svc/v1", "http://[::1]/v1"]
+)
+def test_no_pod_is_sent_to_the_node_to_metadata_or_to_another_namespace(tenant: Tenant, url: str) -> None:
+    refused = tenant.create(changed(RUN, {"spec.models.task.endpoint.url": url}), TRUSTED)
+    assert refused.refused and "AddressNotAllowed: " in refused.text, refused.text
+    spec = {"delivery": {"gateway": {"enabled": True, "upstream": {"url": url}}}}
+    refused = tenant.create({**_playbook({}), "spec": spec}, TRUSTED)
+    assert refused.refused and "AddressNotAllowed: " in refused.text, refused.text
+
+
 def test_nobody_but_a_judge_makes_pairs_of_a_canary(tenant: Tenant) -> None:
     meta = {"name": "forged", "labels": {"combee.dev/canary": "b-a-p0"}}
     forged = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"pairs.json": "{}"}}
