@@ -149,6 +149,7 @@ lock: $(VENV)/python.stamp  ## pin every dependency anew, with hashes
 	$(COMPILE) -c requirements.lock --extra operator --extra gateway --extra s3 --extra dev pyproject.toml requirements-build.in -o requirements-dev.lock
 	$(COMPILE) -c requirements.lock --extra operator --extra gateway --extra s3 pyproject.toml requirements-build.in -o images/operator/requirements.lock
 	$(COMPILE) -c requirements.lock --extra s3 pyproject.toml requirements-build.in -o images/worker/requirements.lock
+	$(COMPILE) -c requirements-dev.lock requirements-release.in -o requirements-release.lock
 	$(COMPILE) -c requirements-dev.lock tests/e2e/dspy.in -o tests/e2e/dspy.lock
 	@mkdir -p build
 	$(BIN)/uv pip compile -q --python-version 3.11 --python-platform x86_64-manylinux_2_34 --no-header --no-annotate --no-emit-index-url --only-binary :all: \

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# What a release is made of, into the folder OUT (build/release): images/release.sh build | describe | sign
+#   build      images of worker and operator, pushed to REGISTRY; images.txt has each with its digest
+#   describe   a bill of materials (CycloneDX) of each image's Python packages, from its lock; the chart as a package
+#   sign       SHA256SUMS of all of that, and a signature of it (sigstore, by the identity of the workflow)
+# Chosen by the environment: BASE and SHELL_IMAGE, by digest; REGISTRY; PYTHON, which has requirements-release.lock.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+OUT=${OUT:-build/release}
+PYTHON=${PYTHON:-python3}
+IMAGES=(worker operator)
+VERSION=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' operator/combee/__init__.py)
+mkdir -p "$OUT"
+
+pinned() { # pinned NAME: refuses an image that is not named by its digest, since a tag can move
+  [[ ${!1:-} =~ @sha256:[0-9a-f]{64}$ ]] || { echo "$1 must name an image by its digest: NAME@sha256:..." >&2; exit 2; }
+}
+
+build() {
+  pinned BASE
+  pinned SHELL_IMAGE
+  [ -n "${REGISTRY:-}" ] || { echo "REGISTRY must name where images are pushed" >&2; exit 2; }
+  : >"$OUT/images.txt"
+  BUILDER=docker BASE=$BASE SHELL_IMAGE=$SHELL_IMAGE REGISTRY=$REGISTRY PYTHON=$PYTHON images/build.sh "${IMAGES[@]}"
+  for image in "${IMAGES[@]}"; do
+    local name=$REGISTRY/combee-$image:$VERSION
+    docker push -q "$name"
+    docker inspect --format '{{index .RepoDigests 0}}' "$name" >>"$OUT/images.txt"
+  done
+}
+
+describe() {
+  for image in "${IMAGES[@]}"; do
+    "$PYTHON" -m cyclonedx_py requirements --spec-version 1.6 --output-reproducible --of JSON \
+      -o "$OUT/combee-$image-$VERSION.cdx.json" "images/$image/requirements.lock"
+  done
+  ! command -v helm >/dev/null || helm package charts/combee-operator -d "$OUT" >/dev/null
+}
+
+sign() {
+  (cd "$OUT" && find . -maxdepth 1 -type f ! -name 'SHA256SUMS*' -printf '%P\n' | LC_ALL=C sort | xargs sha256sum >SHA256SUMS)
+  "$PYTHON" -m sigstore sign --overwrite --bundle "$OUT/SHA256SUMS.sigstore.json" "$OUT/SHA256SUMS"
+}
+
+case ${1:-} in
+  build | describe | sign) "$1" ;;
+  *) echo "usage: images/release.sh build | describe | sign" >&2; exit 2 ;;
+esac
