@@ -249,7 +249,8 @@ def tampered(delivered: Object, versions: Iterable[Object] = ()) -> bool:
     published = next((one for one in map(Version.of, versions) if held and one.digest == held), Version(""))
     noted = _annotations(delivered).get(names.DATA_ANNOTATION)
     changed = noted is not None and noted != data_digest(data, delivered.get("binaryData"))
-    return changed or bool(replaced(data, published.content_digests, names.SHOWN_KEYS))
+    more = bool(published.content_digests and delivered.get("binaryData"))
+    return changed or more or bool(replaced(data, published.content_digests, {*names.SHOWN_KEYS, *data}))
 
 
 def _annotations(config_map: Object) -> Mapping[str, str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +14,7 @@ from combee.api.playbook import VersionSpec
 from combee.api.playbook_status import HistoryLine, PlaybookStatus, Trail, VersionStatus
 from combee.cli.cluster import versions
 from combee.cli.cluster.place import Here
-from combee.cli.cluster.versions import Known
+from combee.cli.cluster.versions import Known, content
 from combee.cli.cluster.versions_text import VersionShown, difference, history, why
 from combee.cli.where import Place
 from combee.errors import UserError
@@ -236,3 +238,18 @@ def test_a_difference_cannot_drive_a_terminal() -> None:
     assert lines[0] == "from a to b: 0 came, 0 went, 1 changed, 0 stayed"
     assert any(line.startswith("~ [x-1] Round.") for line in lines)
     assert "\x1b" not in "".join(lines)
+
+
+@pytest.mark.parametrize("fits", [True, False])
+async def test_a_text_that_was_replaced_is_not_shown(fits: bool) -> None:
+    async def get(kind: str, namespace: str, name: str) -> dict[str, Any]:
+        return {"data": {"prompt.md": "Be brief."}}
+
+    published = hashlib.sha256(b"Be brief." if fits else b"Be kind.").hexdigest()
+    spec = {"configMapName": "formula-1", "contentDigests": {"prompt.md": published}}
+    here = cast(Here, SimpleNamespace(kube=SimpleNamespace(get=get), namespace="team"))
+    if fits:
+        assert (await content(here, {"spec": spec})).text == "Be brief."
+    else:
+        with pytest.raises(UserError, match=r"prompt\.md was replaced"):
+            await content(here, {"spec": spec})

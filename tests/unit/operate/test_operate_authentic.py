@@ -60,14 +60,20 @@ async def test_a_replaced_version_is_told_not_read_and_put_back_from_what_is_del
     assert {"ContentReplaced", "ContentRestored"} <= {json.loads(line)["event"] for line in lines}
 
 
-async def test_what_services_mount_is_written_again_though_its_own_digest_was_changed_along() -> None:
+@pytest.mark.parametrize("binary", [{}, {"more.md": "QUFB"}])
+@pytest.mark.parametrize("added", [{"prompt.md": BAD}, {"more.md": BAD}, {"method": "GEPA"}, {}])
+async def test_what_services_mount_is_written_again_though_its_own_digest_was_changed_along(
+    added: dict[str, str], binary: dict[str, str]
+) -> None:
     team = signed(await promoted(), "b")
-    before = text(team.delivered)
-    data = team.delivered["data"] | {"prompt.md": BAD}
+    before = team.delivered["data"]
+    data = before | added
     team.delivered["data"] = data
-    team.delivered["metadata"]["annotations"][names.DATA_ANNOTATION] = data_digest(data)
+    team.delivered["binaryData"] = binary
+    team.delivered["metadata"]["annotations"][names.DATA_ANNOTATION] = data_digest(data, binary)
     await team.tick()
-    assert text(team.delivered) == before and "ContentReplaced" in team.told()
+    assert team.delivered["data"] == before and not team.delivered.get("binaryData")
+    assert ("ContentReplaced" in team.told()) == bool(added or binary)
 
 
 async def test_with_both_replaced_nothing_is_delivered_from_either() -> None:

@@ -10,7 +10,6 @@ from combee.cli.cluster.versions import content, known
 from combee.cli.where import Place
 from combee.errors import UserError
 from combee.names import PLAYBOOK_KIND, PROMPT_KEY, RUN_KIND
-from combee.plan.cluster.memory import Memory
 from combee.plan.playbook.authentic import refuse_replaced
 from combee.report.text import visible
 
@@ -33,7 +32,7 @@ def run_playbook(name: str, place: Place) -> int:
                 where=f"status.published of {name}",
                 fix=f"The store has it too: {here.command(f'report {name} -o {name}')}",
             )
-        digests = Memory.from_status(run.status.state).content_digests
+        digests = run.status.state.get("content_digests") or {}
         refuse_replaced(
             (config or {})["data"], digests, f"ConfigMap {here.namespace}/{published}", [PROMPT_KEY]
         )
