@@ -95,17 +95,13 @@ class InitialPlaybook(Model):
     """The playbook that learning starts from."""
 
     exactly_one = ("uri", "config_map", "active_version")
-    uri: DataUri | None = Field(
-        default=None, description="Address or path of a text, such as the prompt.md of another run."
-    )
+    uri: DataUri | None = Field(default=None, description="Address or path of a text such as prompt.md.")
     config_map: ConfigMapKeyRef | None = Field(default=None, description="A ConfigMap's key that holds it.")
     active_version: Literal[True] | None = Field(
         default=None, description="true: the active version of the Playbook that playbookRef names."
     )
     sha256: Digest | None = Field(
-        default=None,
-        description="Digest of that text, as sha256sum prints it: nothing starts from another one. Absent: "
-        "what is there is taken; of an active version it is known.",
+        default=None, description="Digest of that text, as sha256sum prints it; absent: what is there."
     )
 
 
