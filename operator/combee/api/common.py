@@ -336,7 +336,7 @@ DIGEST = Form(
     "Digest",
     "[0-9a-f]{64}",
     "not a digest",
-    "Write its 64 digits, as kubectl get pbv -o wide or sha256sum shows them.",
+    "Write its 64 digits, as kubectl get pbv -o wide shows them.",
 )
 Digest = Annotated[str, Strict(), Field(max_length=64), DIGEST]
 """SHA-256 of an artifact or a text, in hexadecimal."""
