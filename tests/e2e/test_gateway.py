@@ -429,6 +429,33 @@ def test_requests_under_way_end_when_it_is_told_to_stop(scene: Scene) -> None:
         assert stopped.result() == 0
 
 
+def test_no_request_on_a_kept_connection_is_lost_when_it_is_told_to_stop(scene: Scene) -> None:
+    parts, answered = urlsplit(scene.gateway.url), threading.Semaphore(0)
+    scene.upstream.pieces = [b"data: x\n\n"] * 3
+
+    def ask_on() -> list[tuple[int, bytes]]:
+        """Ask on one connection until an answer ends it."""
+        answers = []
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=PATIENCE_SECONDS)
+        connection.connect()
+        connection.auto_open = 0
+        while connection.sock is not None:
+            connection.request("POST", CHAT, chat(stream=True), {"Authorization": f"Bearer {KEY}"})
+            answer = connection.getresponse()
+            answers.append((answer.status, answer.read()))
+            answered.release()
+        return answers
+
+    with ThreadPoolExecutor(21) as pool:
+        asking = [pool.submit(ask_on) for _ in range(20)]
+        for _ in range(200):
+            assert answered.acquire(timeout=PATIENCE_SECONDS)
+        assert scene.gateway.stop() == 0
+        answers = [answer for one in asking for answer in one.result()]
+    assert set(answers) == {(200, b"data: x\n\n" * 3)}
+    assert len(answers) == len(scene.upstream.seen)
+
+
 def test_nothing_of_a_body_or_a_key_reaches_logs_metrics_or_errors(scene: Scene) -> None:
     secrets = [QUESTION, "4711", "the answer's words", KEY, UPSTREAM_KEY, "guess-of-a-key"]
     scene.upstream.answer = b'{"said": "the answer\'s words"}'

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import signal
 import socket
 import sys
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import uvloop
 
@@ -20,18 +22,17 @@ from combee.clients.kubernetes.kube import Kube
 from combee.clients.server import Server
 from combee.errors import CombeeError, UserError
 from combee.gateway.directing import Director, Secrets
+from combee.gateway.door import KEEP_ALIVE_SECONDS, Connection, Door
 from combee.gateway.metrics import Metrics
 from combee.gateway.page.app import Page
 from combee.gateway.proxy import Gateway
-from combee.gateway.room import Room
+from combee.gateway.room import EACH, Room
 from combee.gateway.shadow import Shadow
 from combee.gateway.spool import Spool
 from combee.gateway.upstream import Upstreams
 from combee.settings import GatewaySettings, read_settings
 
 log = logging.getLogger(__name__)
-KEEP_ALIVE_SECONDS = 75
-"""Longer than clients keep idle connections, so that clients close them and not the gateway."""
 STOP_SECONDS = 60
 """Requests under way may take so long to end after SIGTERM."""
 BEAT_SECONDS, STALE_SECONDS = 0.25, 30.0
@@ -78,6 +79,7 @@ class Life:
 
 async def run(settings: GatewaySettings) -> None:
     """Serve until SIGTERM or SIGINT, then let requests under way end."""
+    _raise_files_limit()
     metrics, room = Metrics(), Room.of(settings.memory)
     metrics.look_at(room)
     kube = await Kube.connect()
@@ -88,8 +90,10 @@ async def run(settings: GatewaySettings) -> None:
         async with Upstreams() as upstreams, Upstreams() as mirrored:
             shadow = Shadow(mirrored, spool, metrics, room, life.pressed)
             page = Page(lambda: director.table, director.seen, director.content, metrics, settings.namespace)
-            server = server_of(Gateway(lambda: director.table, upstreams, metrics, room, shadow, page))
-            _stop_on_signals(server, life)
+            door = Door(room.most // EACH, settings.connections_per_client, metrics.turned_away)
+            metrics.look_through(door)
+            server = server_of(Gateway(lambda: director.table, upstreams, metrics, room, shadow, page), door)
+            _stop_on_signals(server, life, door)
             _serve_probes(metrics, settings.metrics_port, life)
             log.info("at work", extra={"version": __version__, "namespace": settings.namespace})
             background = [
@@ -117,17 +121,23 @@ async def _until_done(server: Server, listener: socket.socket, background: list[
             task.result()
 
 
-def server_of(app: Gateway) -> Server:
+def server_of(app: Gateway, door: Door) -> Server:
     """Return the server of the gateway's clients."""
     return Server(
         app,
         interface="asgi3",
-        http="httptools",
+        http=partial(Connection, door=door),
         date_header=False,
         backlog=2048,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=STOP_SECONDS,
     )
+
+
+def _raise_files_limit() -> None:
+    """Allow as many open files as the system does: a request takes two, and some runtimes begin at 1,024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _listener(host: str, port: int) -> socket.socket:
@@ -140,9 +150,9 @@ def _listener(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _stop_on_signals(server: Server, life: Life) -> None:
+def _stop_on_signals(server: Server, life: Life, door: Door) -> None:
     def stop() -> None:
-        life.stopping = True
+        life.stopping = door.stopping = True
         server.should_exit = True
 
     for name in (signal.SIGTERM, signal.SIGINT):

@@ -7,6 +7,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from combee.gateway.door import Door
 from combee.gateway.room import Room
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -33,6 +34,8 @@ class Metrics:
     body_bytes_limit: Gauge = field(init=False)
     no_memory: Counter = field(init=False)
     page: Counter = field(init=False)
+    connections: Gauge = field(init=False)
+    doorway: Counter = field(init=False)
     _children: dict[tuple[str, ...], Any] = field(default_factory=dict)
     """metrics' children by key, since looking one up takes as long as counting."""
 
@@ -82,6 +85,7 @@ class Metrics:
             registry=registry,
         )
         self._of_memory(registry)
+        self._of_door(registry)
         self.page = _of_page(registry)
 
     def _of_memory(self, registry: CollectorRegistry) -> None:
@@ -99,6 +103,23 @@ class Metrics:
             ["playbook"],
             registry=registry,
         )
+
+    def _of_door(self, registry: CollectorRegistry) -> None:
+        self.connections = Gauge("combee_gateway_connections", "Clients' connections.", registry=registry)
+        self.doorway = Counter(
+            "combee_gateway_turned_away_total",
+            "Connections closed before a key was looked at, by reason.",
+            ["reason"],
+            registry=registry,
+        )
+
+    def look_through(self, door: Door) -> None:
+        """Report the connections whenever the metrics are read."""
+        self.connections.set_function(lambda: sum(door.clients.values()))
+
+    def turned_away(self, reason: str) -> None:
+        """Count a connection that was closed before a key was looked at."""
+        self.doorway.labels(reason).inc()
 
     def look_at(self, room: Room) -> None:
         """Report the memory taken for bodies, and its limit, whenever the metrics are read."""

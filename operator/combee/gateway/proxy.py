@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import logging
 import secrets
 import time
@@ -12,7 +11,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from urllib.parse import unquote
 
 from aiohttp import ClientResponse
 
@@ -22,35 +20,30 @@ from combee.gateway.asgi import Receive, Scope, Send, raw_path
 from combee.gateway.keys import MOST_CHARACTERS, bearer
 from combee.gateway.metrics import UNKNOWN, Metrics
 from combee.gateway.page.app import Page
-from combee.gateway.room import COPIES, EACH, Hold, Room, working
+from combee.gateway.request import (
+    CHAT,
+    NO_MEMORY,
+    PASSED,
+    RETRY,
+    Gone,
+    Refusal,
+    body_of,
+    changed,
+    kind,
+    refuse,
+    take,
+)
+from combee.gateway.room import EACH, Hold, Room
 from combee.gateway.shadow import Sample, Shadow, chosen
 from combee.gateway.table import NOTHING, Route, Served, Table
 from combee.gateway.upstream import NoAnswerError, Upstreams, next_piece, passed_back
 from combee.work.traffic.record import NO_ANSWER, PASSING, TIMEOUT
-from combee.work.traffic.rewrite import with_preface
 
 log = logging.getLogger(__name__)
 
-CHAT = "/v1/chat/completions"
-PASSED = {CHAT: "POST", "/v1/completions": "POST", "/v1/embeddings": "POST", "/v1/models": "GET"}
-"""path below a Playbook -> method. Nothing else is passed on, since the upstream's key may allow more."""
 BROKEN = 599
 """the status under which an answer is counted that broke off after its head was sent."""
-BODY_SECONDS = 60.0
-"""A client must send its whole body within this time."""
 DIGEST_HEADER, PLAYBOOK_HEADER, REQUEST_HEADER = b"x-combee-digest", b"x-combee-playbook", b"x-combee-request"
-
-
-class Refusal(Exception):
-    """An error answer of the gateway itself, in OpenAI's form."""
-
-    def __init__(self, status: int, code: str, message: str, **headers: str) -> None:
-        super().__init__(code)
-        self.status, self.code, self.message, self.headers = status, code, message, headers
-
-
-class Gone(Exception):
-    """The client went away; nobody reads an answer."""
 
 
 class Broken(Exception):
@@ -123,12 +116,13 @@ class Gateway:
             exchange = Exchange(
                 route, scope["method"], path, f"?{query}" if query else "", scope["headers"], send
             )
-            code = await self._answer(exchange, receive, began)
+            key_fits = scope.get("state", {}).get("key_fits", _nothing)
+            code = await self._answer(exchange, receive, began, key_fits)
         except Refusal as refusal:
             code = refusal.status
             if refusal.code == NO_MEMORY:
                 self._metrics.no_memory.labels(playbook).inc()
-            await _refuse(send, refusal)
+            await refuse(send, refusal)
         except Gone:
             pass
         except Broken:
@@ -147,7 +141,7 @@ class Gateway:
         table = self._look()
         _, playbook, path = (*raw_path(scope).split("/", 2), "", "")[:3]
         if not table.known:
-            raise Refusal(503, "starting", "The gateway has not heard from the API server yet.", **_RETRY)
+            raise Refusal(503, "starting", "The gateway has not heard from the API server yet.", **RETRY)
         route = table.routes.get(playbook)
         if route is None:
             raise Refusal(
@@ -155,16 +149,19 @@ class Gateway:
             )
         return route, f"/{path}"
 
-    async def _answer(self, exchange: Exchange, receive: Receive, began: float) -> int:
+    async def _answer(
+        self, exchange: Exchange, receive: Receive, began: float, key_fits: Callable[[], None]
+    ) -> int:
         route = exchange.route
         await self._let_in(exchange)
-        if PASSED.get(_kind(exchange.path)) != exchange.method:
+        key_fits()
+        if PASSED.get(kind(exchange.path)) != exchange.method:
             raise Refusal(
                 404, "not_found", f"Passed on are: {', '.join(f'{m} {p}' for p, m in PASSED.items())}."
             )
         if route.problem:
             raise Refusal(
-                503, "not_ready", "This Playbook cannot be served; the gateway's log says why.", **_RETRY
+                503, "not_ready", "This Playbook cannot be served; the gateway's log says why.", **RETRY
             )
         with self._room(route), self._memory.hold() as hold:
             try:
@@ -178,7 +175,7 @@ class Gateway:
         """Take one of the Playbook's places for requests. Other Playbooks, and requests without a key, use
         none of them."""
         if self._let_in_of[route.playbook] >= route.limits.max_in_flight:
-            raise Refusal(503, "overloaded", "Too many requests at once.", **_RETRY)
+            raise Refusal(503, "overloaded", "Too many requests at once.", **RETRY)
         self._let_in_of[route.playbook] += 1
         try:
             yield
@@ -187,13 +184,13 @@ class Gateway:
 
     async def _serve(self, exchange: Exchange, receive: Receive, began: float, hold: Hold) -> int:
         route = exchange.route
-        _take(hold, EACH)
+        take(hold, EACH)
         if exchange.method == "POST":
-            exchange.body = await _body(exchange.headers, receive, route.limits.max_request_bytes, hold)
+            exchange.body = await body_of(exchange.headers, receive, route.limits.max_request_bytes, hold)
         body = exchange.body
         if exchange.path == CHAT:
             exchange.served = route.served
-            body = _changed(body, exchange.served.preface, hold)
+            body = changed(body, exchange.served.preface, hold)
             self._sample(exchange)
         exchange.body = b""
         exchange.asked_at = time.perf_counter()
@@ -223,7 +220,7 @@ class Gateway:
                 return
         except ClusterError as error:
             log.warning("no review", extra={"playbook": exchange.route.playbook, "error": str(error)})
-            raise Refusal(503, "no_review", "Nobody can say whether the key is good.", **_RETRY) from None
+            raise Refusal(503, "no_review", "Nobody can say whether the key is good.", **RETRY) from None
         raise Refusal(401, "invalid_api_key", "Send a key of this gateway as: Authorization: Bearer ...")
 
     async def _pass(self, exchange: Exchange, body: bytes) -> None:
@@ -296,71 +293,8 @@ async def _next(exchange: Exchange, answer: ClientResponse) -> bytes:
         exchange.waited += time.perf_counter() - began
 
 
-_RETRY = {"retry_after": "1"}
-NO_MEMORY = "no_memory"
-
-
-def _take(hold: Hold, size: int) -> None:
-    """Take memory. Raises Refusal when so much is not free, or exceeds the whole budget."""
-    if hold.taken + size > hold.room.most:
-        raise Refusal(413, "too_large", "This gateway has too little memory for such a body.")
-    if not hold.take(size):
-        raise Refusal(503, NO_MEMORY, "Too much is under way at once.", **_RETRY)
-
-
-def _changed(body: bytes, preface: str, hold: Hold) -> bytes:
-    """Return the body with the playbook in front of its messages."""
-    working_bytes = working(body) if preface and len(body) > EACH else 0
-    _take(hold, len(preface) + working_bytes)
-    try:
-        return with_preface(body, preface)
-    except ValueError:
-        raise Refusal(400, "invalid_json", "The body is not a JSON object.") from None
-    finally:
-        hold.give(working_bytes)
-
-
-def _kind(path: str) -> str:
-    """Return the key of PASSED for a path: ``/v1/models/org/name`` is one of the models; ``..`` is
-    nothing."""
-    parts = unquote(path).split("/")[1:]
-    plain = path.startswith("/v1/models/") and not {"", ".", ".."} & set(parts)
-    return "/v1/models" if plain else path
-
-
-async def _body(headers: list[tuple[bytes, bytes]], receive: Receive, limit: int, hold: Hold) -> bytes:
-    """Return the whole body. Raises Refusal when it is too large, encoded, late or without memory; raises
-    Gone."""
-    declared, size = 0, 0
-    for name, value in headers:
-        if name == b"content-encoding" and value.strip().lower() != b"identity":
-            raise Refusal(415, "content_encoding", "Send the body as it is, without Content-Encoding.")
-        if name == b"content-length" and (declared := int(value)) > limit:
-            raise _too_large(limit)
-    # Take the declared size before the body comes: no memory goes to bodies that then lack the rest.
-    _take(hold, COPIES * declared)
-    parts: list[bytes] = []
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise Gone
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
-                if size > limit:
-                    raise _too_large(limit)
-                if size > declared:
-                    _take(hold, COPIES * (size - declared))
-                    declared = size
-                if not message.get("more_body", False):
-                    return b"".join(parts)
-    except TimeoutError:
-        raise Refusal(408, "body_late", "The request did not come in time.") from None
-
-
-def _too_large(limit: int) -> Refusal:
-    return Refusal(413, "too_large", f"The body is larger than {limit} bytes.", connection="close")
+def _nothing() -> None:
+    """What a server without doors does with a good key."""
 
 
 @asynccontextmanager
@@ -384,13 +318,3 @@ async def _while_wanted(receive: Receive) -> AsyncIterator[None]:
 async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def _refuse(send: Send, refusal: Refusal) -> None:
-    kind = "authentication_error" if refusal.status == 401 else "gateway_error"
-    error = {"message": refusal.message, "type": kind, "param": None, "code": refusal.code}
-    body = json.dumps({"error": error}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    headers += [(name.replace("_", "-").encode(), value.encode()) for name, value in refusal.headers.items()]
-    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

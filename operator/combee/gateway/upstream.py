@@ -79,10 +79,11 @@ class Upstreams:
         The request is sent once more when a reused connection turns out to be closed before anything came
         back. Raises NoAnswerError.
         """
+        left_out = NOT_THE_CLIENTS | _named(headers)
         sent: CIMultiDict[str] = CIMultiDict(
             (name.decode("latin-1"), value.decode("utf-8", "replace"))
             for name, value in headers
-            if name not in NOT_THE_CLIENTS
+            if name not in left_out
         )
         if key:
             sent["Authorization"] = f"Bearer {key}"
@@ -115,7 +116,14 @@ async def next_piece(response: ClientResponse) -> bytes:
 
 def passed_back(response: ClientResponse) -> list[tuple[bytes, bytes]]:
     """Return the headers of a response that the client sees."""
-    return [(name, value) for name, value in response.raw_headers if name.lower() not in NOT_PASSED_ON]
+    left_out = NOT_PASSED_ON | _named(response.raw_headers)
+    return [(name, value) for name, value in response.raw_headers if name.lower() not in left_out]
+
+
+def _named(headers: Headers) -> set[bytes]:
+    """Return the headers that ``Connection`` names: they are for the neighbour only."""
+    values = (value for name, value in headers if name.lower() == b"connection")
+    return {word.strip().lower() for value in values for word in value.split(b",")}
 
 
 def _no_answer(error: Exception) -> NoAnswerError:

@@ -179,6 +179,7 @@ def _environment(settings: Settings) -> list[Object]:
         plain("COMBEE_GATEWAY_SECRETS", SECRETS_FOLDER),
         plain("COMBEE_GATEWAY_TRAFFIC", TRAFFIC_FOLDER),
         {"name": "COMBEE_GATEWAY_MEMORY", "valueFrom": {"resourceFieldRef": memory}},
+        plain("COMBEE_GATEWAY_CONNECTIONS_PER_CLIENT", str(settings.gateway_connections_per_client)),
         plain("COMBEE_LOG_LEVEL", settings.log_level),
     ]
 

@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from combee.gateway.door import Door
 from combee.gateway.main import server_of
 from combee.gateway.metrics import Metrics
 from combee.gateway.proxy import Gateway
@@ -121,7 +122,10 @@ async def started(room: int, mirroring: Mirroring | None = None) -> AsyncIterato
             upstream = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
             route = Route("formula", A, upstream, "", allowed, Limits(), mirroring)
             table = Table({"formula": route}, known=True)
-            server = server_of(Gateway(lambda: table, upstreams, metrics, memory, shadow))
+            server = server_of(
+                Gateway(lambda: table, upstreams, metrics, memory, shadow),
+                Door(1000, 1000, metrics.turned_away),
+            )
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             await until(lambda: server.started)
             try:
@@ -130,6 +134,7 @@ async def started(room: int, mirroring: Mirroring | None = None) -> AsyncIterato
                 scene.go.set()
                 await shadow.aclose()
                 await runner.cleanup()
+                await client.close()
                 server.should_exit = True
                 await serving
 

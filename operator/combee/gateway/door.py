@@ -1,0 +1,264 @@
+"""The gateway's door: it bounds and counts connections, heads and their time before any key is read.
+
+uvicorn speaks HTTP, but its parser takes heads of any length for any time, and it stops by closing kept
+connections on which a request may be on its way. ``Connection`` adds the bounds to one connection, and
+``Door`` holds what all of them share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from combee.gateway.request import error_body
+
+MOST_HEAD_BYTES = 32 * 1024
+"""The most bytes of a request's line and headers: twice the longest key that is looked at."""
+MOST_FIELDS = 100
+"""The most headers of one request, trailers included. Each costs memory beyond its bytes; SDKs send 20."""
+HEAD_SECONDS = 10.0
+"""A whole head must come in this time, and the rest of a body that was already refused."""
+MOST_PIPELINED = 16
+"""Requests that wait on one connection for the answer to the one before: one read could bring thousands."""
+LINGER_SECONDS = 1.0
+"""A refused connection is read and not heard for so long: closed at once, it would lose the answer."""
+KEEP_ALIVE_SECONDS = 75
+"""Longer than clients keep idle connections, so that clients close them and not the gateway."""
+QUIET_SECONDS = 10
+"""An idle connection is closed after so long where its client has no good key, or the gateway stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unwelcome:
+    """Why a connection is closed, and the answer that says so. ``reason`` is counted."""
+
+    status: int
+    reason: str
+    code: str
+    message: str
+
+
+class Refused(Exception):
+    """Stops the parser."""
+
+
+MALFORMED = Unwelcome(400, "Malformed", "malformed", "This is not a request of HTTP/1.1.")
+CODING = Unwelcome(501, "Malformed", "malformed", "The only transfer coding is chunked, of HTTP/1.1.")
+UPGRADE = Unwelcome(
+    501,
+    "Malformed",
+    "malformed",
+    "Send no Upgrade header with a body (Java's HttpClient: set version HTTP_1_1).",
+)
+PIPELINED = Unwelcome(
+    400, "Pipelined", "pipelined", f"On one connection, {MOST_PIPELINED} requests wait for answers at most."
+)
+TOO_LARGE = Unwelcome(
+    431,
+    "HeadTooLarge",
+    "head_too_large",
+    f"A head has {MOST_HEAD_BYTES} bytes and {MOST_FIELDS} headers at most.",
+)
+LATE = Unwelcome(408, "HeadLate", "head_late", f"The head did not come in {HEAD_SECONDS:g} seconds.")
+FULL = Unwelcome(503, "Full", "connections", "Too many connections.")
+CLIENT_FULL = Unwelcome(503, "ClientFull", "connections", "Too many connections from this address.")
+
+
+@dataclass(slots=True)
+class Door:
+    """What all connections share."""
+
+    most: int
+    """connections at once."""
+    most_per_client: int
+    """connections at once from one address."""
+    refused: Callable[[str], None]
+    """counts a refusal by its reason."""
+    stopping: bool = False
+    """whether answers end their connections."""
+    clients: Counter[str] = field(default_factory=Counter)
+    """address -> its connections."""
+    strangers: dict[Connection, None] = field(default_factory=dict)
+    """connections that have not shown a good key, oldest first. They give way to new ones."""
+
+    def enter(self, connection: Connection, address: str, connections: int) -> Unwelcome | None:
+        """Let a connection in, as one of so many; return why not."""
+        self.clients[address] += 1
+        if self.clients[address] > self.most_per_client:
+            return CLIENT_FULL
+        if connections > self.most:
+            oldest = next(iter(self.strangers), None)
+            if oldest is None:
+                return FULL
+            oldest.give_way()
+        self.strangers[connection] = None
+        return None
+
+    def leave(self, connection: Connection, address: str) -> None:
+        """Forget a connection."""
+        self.strangers.pop(connection, None)
+        self.clients[address] -= 1
+        if not self.clients[address]:
+            del self.clients[address]
+
+
+class Connection(HttpToolsProtocol):
+    """One client's connection."""
+
+    def __init__(self, *arguments: Any, door: Door, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._door, self._address, self._stranger = door, "", True
+        self._in_head, self._read, self._bytes, self._fields = False, 0, 0, 0
+        self._late: asyncio.TimerHandle | None = None
+        self._refusal: Unwelcome | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Let the connection in, or close it."""
+        super().connection_made(transport)
+        self._address = self.client[0] if self.client else ""
+        if refusal := self._door.enter(self, self._address, len(self.connections)):
+            self._refuse(refusal)
+        else:
+            self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        super().connection_lost(exc)
+        self._head_came()
+        self._door.leave(self, self._address)
+
+    def data_received(self, data: bytes) -> None:
+        """Read what came, unless it is too much for a head."""
+        if self._refusal is not None or self.transport.is_closing():
+            return
+        if self._in_head:
+            self._read += len(data)
+        super().data_received(data)
+        if self._refusal is not None or self.transport.is_closing():
+            return
+        if self._in_head and self._read > MOST_HEAD_BYTES:
+            self._refuse(TOO_LARGE)
+        elif self._idle():
+            # Part of a head, or of a body that was answered already, or empty lines: a head must follow.
+            self._expect_head()
+
+    def on_message_begin(self) -> None:
+        """Count a new head's bytes."""
+        self._in_head, self._read, self._bytes, self._fields = True, 0, 0, 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """Take a part of the request's target."""
+        self._count(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header. Trailers come here, too, and are dropped: nobody downstream has asked for them."""
+        self._fields += 1
+        self._count(name, value)
+        if self._in_head:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Start the request, unless its body could be read in two ways."""
+        self._in_head = False
+        self._head_came()
+        codings = [value.strip().lower() for name, value in self.headers if name == b"transfer-encoding"]
+        if codings and (codings != [b"chunked"] or self.parser.get_http_version() != "1.1"):
+            self._raise(CODING)
+        upgrades = self.parser.should_upgrade()
+        if upgrades and (codings or any(n == b"content-length" and v != b"0" for n, v in self.headers)):
+            self._raise(UPGRADE)
+        if len(self.pipeline) >= MOST_PIPELINED:
+            self._raise(PIPELINED)
+        super().on_headers_complete()
+        self.scope["state"]["key_fits"] = self.key_fits
+        if self._door.stopping or upgrades:
+            self.cycle.keep_alive = False
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request: long only for a client with a key."""
+        self.timeout_keep_alive = KEEP_ALIVE_SECONDS
+        if self._stranger or self._in_head or self._door.stopping:
+            self.timeout_keep_alive = QUIET_SECONDS
+        super().on_response_complete()
+
+    def shutdown(self) -> None:
+        """Close with an answer that says so; where none is due, or its head is out, after a quiet time."""
+        if self._idle():
+            self._unset_keepalive_if_required()
+            self.timeout_keep_alive_task = self.loop.call_later(
+                QUIET_SECONDS, self.timeout_keep_alive_handler
+            )
+        elif not self.cycle.response_started:
+            self.cycle.keep_alive = False
+
+    def key_fits(self) -> None:
+        """Remember that the client has a good key."""
+        self._stranger = False
+        self._door.strangers.pop(self, None)
+
+    def give_way(self) -> None:
+        """Close the connection for a new one."""
+        self._door.strangers.pop(self, None)
+        self._door.refused("GaveWay")
+        self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what the parser did not take."""
+        self._refuse(self._refusal or MALFORMED)
+
+    def _idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _count(self, *parts: bytes) -> None:
+        self._bytes += sum(map(len, parts))
+        if self._bytes > MOST_HEAD_BYTES or self._fields > MOST_FIELDS:
+            self._raise(TOO_LARGE)
+
+    def _raise(self, refusal: Unwelcome) -> None:
+        self._refusal = refusal
+        raise Refused
+
+    def _expect_head(self) -> None:
+        if self._late is None:
+            self._late = self.loop.call_later(HEAD_SECONDS, self._is_late)
+
+    def _head_came(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _is_late(self) -> None:
+        if self._refusal is None and not self.transport.is_closing():
+            self._refuse(LATE)
+
+    def _refuse(self, refusal: Unwelcome) -> None:
+        """Say why, where no other answer is under way, and close."""
+        self._refusal = refusal
+        self._door.refused(refusal.reason)
+        self._head_came()
+        if self.pipeline or not (self._idle() or not self.cycle.response_started):
+            self.transport.close()
+            return
+        self.transport.write(_answer(refusal))
+        if len(self.connections) > self._door.most:
+            self.transport.close()
+            return
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.transport.write_eof()
+        self.loop.call_later(LINGER_SECONDS, self.transport.close)
+
+
+def _answer(refusal: Unwelcome) -> bytes:
+    body = error_body(refusal.code, refusal.message)
+    head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
+    more = "retry-after: 1\r\n" if refusal.status == 503 else ""
+    return STATUS_LINE[refusal.status] + f"{head}{more}\r\n".encode() + body

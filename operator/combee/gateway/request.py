@@ -1,0 +1,117 @@
+"""What a client's request must be: a path that is passed on, a body in time, of a size there is memory for.
+And how it is told what is not so."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from urllib.parse import unquote
+
+from combee.gateway.asgi import Receive, Send
+from combee.gateway.room import COPIES, EACH, Hold, working
+from combee.work.traffic.rewrite import with_preface
+
+CHAT = "/v1/chat/completions"
+PASSED = {CHAT: "POST", "/v1/completions": "POST", "/v1/embeddings": "POST", "/v1/models": "GET"}
+"""path below a Playbook -> method. Nothing else is passed on, since the upstream's key may allow more."""
+BODY_SECONDS = 60.0
+"""A client must send its whole body within this time."""
+
+
+class Refusal(Exception):
+    """An error answer of the gateway itself, in OpenAI's form."""
+
+    def __init__(self, status: int, code: str, message: str, **headers: str) -> None:
+        super().__init__(code)
+        self.status, self.code, self.message, self.headers = status, code, message, headers
+
+
+class Gone(Exception):
+    """The client went away; nobody reads an answer."""
+
+
+RETRY = {"retry_after": "1"}
+NO_MEMORY = "no_memory"
+
+
+def take(hold: Hold, size: int) -> None:
+    """Take memory. Raises Refusal when so much is not free, or exceeds the whole budget."""
+    if hold.taken + size > hold.room.most:
+        raise Refusal(413, "too_large", "This gateway has too little memory for such a body.")
+    if not hold.take(size):
+        raise Refusal(503, NO_MEMORY, "Too much is under way at once.", **RETRY)
+
+
+def changed(body: bytes, preface: str, hold: Hold) -> bytes:
+    """Return the body with the playbook in front of its messages."""
+    working_bytes = working(body) if preface and len(body) > EACH else 0
+    take(hold, len(preface) + working_bytes)
+    try:
+        return with_preface(body, preface)
+    except ValueError:
+        raise Refusal(400, "invalid_json", "The body is not a JSON object.") from None
+    finally:
+        hold.give(working_bytes)
+
+
+_SEGMENT = re.compile(r"(?!\.+$)[A-Za-z0-9._:@+~ -]+")
+"""A part of a model's name, without percent encoding; dots alone are none."""
+
+
+def kind(path: str) -> str:
+    """Return the key of PASSED for a path: ``/v1/models/org/name`` is one of the models. A name is a list of
+    known characters: some servers read ``..;``, ``%252e`` or a backslash as a way up."""
+    name = unquote(path.removeprefix("/v1/models/"))
+    plain = path.startswith("/v1/models/") and all(map(_SEGMENT.fullmatch, name.split("/")))
+    return "/v1/models" if plain else path
+
+
+async def body_of(headers: list[tuple[bytes, bytes]], receive: Receive, limit: int, hold: Hold) -> bytes:
+    """Return the whole body. Raises Refusal when it is too large, encoded, late or without memory; raises
+    Gone."""
+    declared, size = 0, 0
+    for name, value in headers:
+        if name == b"content-encoding" and value.strip().lower() != b"identity":
+            raise Refusal(415, "content_encoding", "Send the body as it is, without Content-Encoding.")
+        if name == b"content-length" and (declared := int(value)) > limit:
+            raise _too_large(limit)
+    # Take the declared size before the body comes: no memory goes to bodies that then lack the rest.
+    take(hold, COPIES * declared)
+    parts: list[bytes] = []
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Gone
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size > limit:
+                    raise _too_large(limit)
+                if size > declared:
+                    take(hold, COPIES * (size - declared))
+                    declared = size
+                if not message.get("more_body", False):
+                    return b"".join(parts)
+    except TimeoutError:
+        raise Refusal(408, "body_late", "The request did not come in time.") from None
+
+
+def _too_large(limit: int) -> Refusal:
+    return Refusal(413, "too_large", f"The body is larger than {limit} bytes.", connection="close")
+
+
+async def refuse(send: Send, refusal: Refusal) -> None:
+    """Answer with a refusal."""
+    kind = "authentication_error" if refusal.status == 401 else "gateway_error"
+    body = error_body(refusal.code, refusal.message, kind)
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers += [(name.replace("_", "-").encode(), value.encode()) for name, value in refusal.headers.items()]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def error_body(code: str, message: str, kind: str = "gateway_error") -> bytes:
+    """Return an error as OpenAI's clients read it."""
+    return json.dumps({"error": {"message": message, "type": kind, "param": None, "code": code}}).encode()
