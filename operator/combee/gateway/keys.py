@@ -43,11 +43,11 @@ class SecretKeys:
     def __init__(self, keys: Iterable[str]) -> None:
         self._digests = [_digest(key) for key in keys if key]
 
-    async def __call__(self, token: str) -> bool:
-        """Return whether ``token`` is one of the keys."""
+    async def __call__(self, token: str) -> str:
+        """Return a name for ``token`` when it is one of the keys, and otherwise an empty string."""
         digest = _digest(token)
         matches = [hmac.compare_digest(digest, key_digest) for key_digest in self._digests]
-        return any(matches)
+        return digest.hex() if any(matches) else ""
 
     def sealed(self, message: bytes, seal: bytes) -> bool:
         """Return whether ``seal`` is the ``seal_of`` one of the keys and ``message``. Takes constant time."""
@@ -71,53 +71,54 @@ class Reviewed:
     namespace: str
     """the namespace whose accounts are all let in when ``accounts`` is empty."""
     clock: Callable[[], float] = time.monotonic
-    _known: dict[bool, dict[bytes, float]] = field(default_factory=lambda: {True: {}, False: {}})
-    """verdict -> digest of a token -> when the verdict expires, oldest first."""
-    _reviews: dict[bytes, asyncio.Task[bool]] = field(default_factory=dict)
+    _known: dict[bool, dict[bytes, tuple[float, str]]] = field(default_factory=lambda: {True: {}, False: {}})
+    """verdict -> digest of a token -> when the verdict expires, and whose token it is; oldest first."""
+    _reviews: dict[bytes, asyncio.Task[str]] = field(default_factory=dict)
     _turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_AT_ONCE))
 
-    async def __call__(self, token: str) -> bool:
-        """Return whether ``token`` belongs to an account that is let in. Raises ClusterError if unknown.
+    async def __call__(self, token: str) -> str:
+        """Return the account that ``token`` belongs to when it is let in, otherwise an empty string. Raises
+        ClusterError if unknown.
 
         One token has at most one review under way, and a token that cannot be a service account's has none.
         """
         if token.count(".") != 2:
-            return False
+            return ""
         key, now = _digest(token), self.clock()
-        for verdict, expiries in self._known.items():
-            if expiries.get(key, 0.0) > now:
-                return verdict
+        for known in self._known.values():
+            expires, account = known.get(key, (0.0, ""))
+            if expires > now:
+                return account
         if (review := self._reviews.get(key)) is None:
             review = self._reviews[key] = asyncio.create_task(self._ask(token, key))
             review.add_done_callback(lambda _: self._reviews.pop(key, None))
         # A client that goes away must not cancel the review for the others that wait for it.
         return await asyncio.shield(review)
 
-    async def _ask(self, token: str, key: bytes) -> bool:
+    async def _ask(self, token: str, key: bytes) -> str:
         spec = {"token": token, "audiences": list(self.audiences)}
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
         async with self._turn:
             answer = await self.kube.request("POST", REVIEWS, body=body)
-        accepted = self._accepts(answer.body.get("status") or {})
-        expiries = self._known[accepted]
-        expiries.pop(key, None)
-        while len(expiries) >= MOST_KNOWN:
-            expiries.pop(next(iter(expiries)))
-        expiries[key] = self.clock() + (KNOWN_SECONDS if accepted else REFUSED_SECONDS)
-        self._known[not accepted].pop(key, None)
-        return accepted
+        account = self._accepted(answer.body.get("status") or {})
+        known = self._known[bool(account)]
+        known.pop(key, None)
+        while len(known) >= MOST_KNOWN:
+            known.pop(next(iter(known)))
+        known[key] = self.clock() + (KNOWN_SECONDS if account else REFUSED_SECONDS), account
+        self._known[not account].pop(key, None)
+        return account
 
-    def _accepts(self, status: dict[str, Any]) -> bool:
+    def _accepted(self, status: dict[str, Any]) -> str:
+        """Return the account as namespace/name; empty when it is not let in."""
         if not status.get("authenticated") or not set(status.get("audiences") or ()) & set(self.audiences):
-            return False
+            return ""
         name = str((status.get("user") or {}).get("username") or "")
         head, _, account = name.partition("system:serviceaccount:")
-        if head or not account:
-            return False
         namespace, _, account_name = account.partition(":")
-        if self.accounts:
-            return f"{namespace}/{account_name}" in self.accounts
-        return namespace == self.namespace
+        named = f"{namespace}/{account_name}"
+        let_in = named in self.accounts if self.accounts else namespace == self.namespace
+        return named if account and not head and let_in else ""
 
 
 def _sealed(digest: bytes, message: bytes) -> bytes:

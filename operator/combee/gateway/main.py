@@ -92,13 +92,14 @@ async def run(settings: GatewaySettings) -> None:
             page = Page(lambda: director.table, director.seen, director.content, metrics, settings.namespace)
             door = Door(room.most // EACH, settings.connections_per_client, metrics.turned_away)
             metrics.look_through(door)
-            server = server_of(Gateway(lambda: director.table, upstreams, metrics, room, shadow, page), door)
+            gateway = Gateway(lambda: director.table, upstreams, metrics, room, shadow, page)
+            server = server_of(gateway, door)
             _stop_on_signals(server, life, door)
             _serve_probes(metrics, settings.metrics_port, life)
             log.info("at work", extra={"version": __version__, "namespace": settings.namespace})
             background = [
                 asyncio.create_task(work)
-                for work in (director.run(), _beat(life), spool.run(director.places))
+                for work in (director.run(), _beat(life, gateway), spool.run(director.places))
             ]
             try:
                 await _until_done(server, listener, background)
@@ -165,8 +166,9 @@ def _serve_probes(metrics: Metrics, port: int, life: Life) -> None:
     ).start()
 
 
-async def _beat(life: Life) -> None:
+async def _beat(life: Life, gateway: Gateway) -> None:
     while True:
         await asyncio.sleep(BEAT_SECONDS)
         now = time.monotonic()
         life.late, life.beat = max(0.0, now - life.beat - BEAT_SECONDS), now
+        gateway.beat(life.late)

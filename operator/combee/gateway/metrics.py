@@ -33,6 +33,7 @@ class Metrics:
     body_bytes: Gauge = field(init=False)
     body_bytes_limit: Gauge = field(init=False)
     no_memory: Counter = field(init=False)
+    shed: Counter = field(init=False)
     page: Counter = field(init=False)
     connections: Gauge = field(init=False)
     doorway: Counter = field(init=False)
@@ -106,6 +107,12 @@ class Metrics:
 
     def _of_door(self, registry: CollectorRegistry) -> None:
         self.connections = Gauge("combee_gateway_connections", "Clients' connections.", registry=registry)
+        self.shed = Counter(
+            "combee_gateway_shed_total",
+            "Requests told to come again because too many were under way, by code: overloaded, share_taken.",
+            ["playbook", "code"],
+            registry=registry,
+        )
         self.doorway = Counter(
             "combee_gateway_turned_away_total",
             "Connections closed before a key was looked at, by reason.",

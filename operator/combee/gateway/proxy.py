@@ -7,9 +7,8 @@ import hashlib
 import logging
 import secrets
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from aiohttp import ClientResponse
@@ -25,15 +24,17 @@ from combee.gateway.request import (
     NO_MEMORY,
     PASSED,
     RETRY,
+    SHED,
     Gone,
     Refusal,
     body_of,
     changed,
     kind,
     refuse,
+    shed,
     take,
 )
-from combee.gateway.room import EACH, Hold, Room
+from combee.gateway.room import EACH, LEAST_AT_ONCE, Hold, Room, paced
 from combee.gateway.shadow import Sample, Shadow, chosen
 from combee.gateway.table import NOTHING, Route, Served, Table
 from combee.gateway.upstream import NoAnswerError, Upstreams, next_piece, passed_back
@@ -41,6 +42,9 @@ from combee.work.traffic.record import NO_ANSWER, PASSING, TIMEOUT
 
 log = logging.getLogger(__name__)
 
+QUEUE_SECONDS = 1.0
+"""A request without a place waits so long for one before it is told to come again: short bursts pass, and
+clients that do not wait by themselves ask at most once a second on each connection."""
 BROKEN = 599
 """the status under which an answer is counted that broke off after its head was sent."""
 DIGEST_HEADER, PLAYBOOK_HEADER, REQUEST_HEADER = b"x-combee-digest", b"x-combee-playbook", b"x-combee-request"
@@ -95,8 +99,11 @@ class Gateway:
         self._look, self._upstreams, self._metrics = look, upstreams, metrics
         self._memory, self._shadow, self._page = room, shadow, page
         self._in_flight = 0
-        self._let_in_of: Counter[str] = Counter()
-        """by Playbook: requests with a good key that are under way."""
+        self._places: dict[str, Room] = {}
+        """by Playbook: requests with a good key that are under way, of ``limits.maxInFlight``."""
+        self._most_at_once = max(LEAST_AT_ONCE, room.most // EACH)
+        self._at_once = Room(self._most_at_once, soft=True)
+        """the same of all Playbooks, of as many as the loop keeps up with."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -122,6 +129,8 @@ class Gateway:
             code = refusal.status
             if refusal.code == NO_MEMORY:
                 self._metrics.no_memory.labels(playbook).inc()
+            if refusal.code in SHED:
+                self._metrics.shed.labels(playbook, refusal.code).inc()
             await refuse(send, refusal)
         except Gone:
             pass
@@ -153,7 +162,7 @@ class Gateway:
         self, exchange: Exchange, receive: Receive, began: float, key_fits: Callable[[], None]
     ) -> int:
         route = exchange.route
-        await self._let_in(exchange)
+        who = await self._let_in(exchange)
         key_fits()
         if PASSED.get(kind(exchange.path)) != exchange.method:
             raise Refusal(
@@ -163,24 +172,31 @@ class Gateway:
             raise Refusal(
                 503, "not_ready", "This Playbook cannot be served; the gateway's log says why.", **RETRY
             )
-        with self._room(route), self._memory.hold() as hold:
+        places = self._places.setdefault(route.playbook, Room(0))
+        places.most = route.limits.max_in_flight
+        with places.hold(who) as place, self._at_once.hold(who) as other, self._memory.hold(who) as hold:
+            await self._enter(place, other)
             try:
                 return await self._serve(exchange, receive, began, hold)
             finally:
                 if exchange.sample is not None and self._shadow is not None:
                     self._shadow.forget(exchange.sample)
 
-    @contextmanager
-    def _room(self, route: Route) -> Iterator[None]:
-        """Take one of the Playbook's places for requests. Other Playbooks, and requests without a key, use
-        none of them."""
-        if self._let_in_of[route.playbook] >= route.limits.max_in_flight:
-            raise Refusal(503, "overloaded", "Too many requests at once.", **RETRY)
-        self._let_in_of[route.playbook] += 1
-        try:
-            yield
-        finally:
-            self._let_in_of[route.playbook] -= 1
+    async def _enter(self, *places: Hold) -> None:
+        """Take a place of each. Who finds none waits, and holds no other meanwhile. Raises Refusal."""
+        for last in (False, True):
+            full = next((place.room for place in places if not place.take(1)), None)
+            if full is None:
+                return
+            for place in places:
+                place.close()
+            if last:
+                raise shed(full)
+            await asyncio.sleep(QUEUE_SECONDS)
+
+    def beat(self, late: float) -> None:
+        """Take fewer requests at once while the loop is late, and slowly more while it is not."""
+        self._at_once.most = paced(self._at_once, late, self._most_at_once)
 
     async def _serve(self, exchange: Exchange, receive: Receive, began: float, hold: Hold) -> int:
         route = exchange.route
@@ -212,12 +228,12 @@ class Gateway:
                 raise Refusal(502, "no_answer", "The upstream gave no answer.") from None
         return exchange.status
 
-    async def _let_in(self, exchange: Exchange) -> None:
+    async def _let_in(self, exchange: Exchange) -> str:
         header = next((value for name, value in exchange.headers if name == b"authorization"), b"")
         token = bearer(header.decode("latin-1")) if len(header) < MOST_CHARACTERS else ""
         try:
-            if token and await exchange.route.allowed(token):
-                return
+            if token and (who := await exchange.route.allowed(token)):
+                return who
         except ClusterError as error:
             log.warning("no review", extra={"playbook": exchange.route.playbook, "error": str(error)})
             raise Refusal(503, "no_review", "Nobody can say whether the key is good.", **RETRY) from None

@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import re
 from urllib.parse import unquote
 
 from combee.gateway.asgi import Receive, Send
-from combee.gateway.room import COPIES, EACH, Hold, working
+from combee.gateway.room import COPIES, EACH, Hold, Room, working
 from combee.work.traffic.rewrite import with_preface
 
 CHAT = "/v1/chat/completions"
 PASSED = {CHAT: "POST", "/v1/completions": "POST", "/v1/embeddings": "POST", "/v1/models": "GET"}
 """path below a Playbook -> method. Nothing else is passed on, since the upstream's key may allow more."""
+MOST_RETRY_SECONDS = 3
+"""Requests that are shed are told to come again in one to three seconds, so that not all come at once."""
 BODY_SECONDS = 60.0
 """A client must send its whole body within this time."""
 
@@ -33,6 +36,20 @@ class Gone(Exception):
 
 RETRY = {"retry_after": "1"}
 NO_MEMORY = "no_memory"
+
+
+OVERLOADED, SHARE_TAKEN = "overloaded", "share_taken"
+SHED = frozenset({OVERLOADED, SHARE_TAKEN})
+"""codes of requests told to come again because too many are under way."""
+
+
+def shed(places: Room) -> Refusal:
+    """Return the refusal of a request for which no place is left, or none for its key."""
+    later = str(random.randint(1, MOST_RETRY_SECONDS))  # noqa: S311 - no secret
+    if places.taken >= places.most:
+        return Refusal(503, OVERLOADED, "Too many requests at once.", retry_after=later)
+    message = "This key has its share of the requests at once; the rest is left for other keys."
+    return Refusal(429, SHARE_TAKEN, message, retry_after=later)
 
 
 def take(hold: Hold, size: int) -> None:

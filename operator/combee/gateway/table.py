@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from combee.api.gateway import GatewayLimits, ShadowLimits
 from combee.gateway.spool import Place
 
-Check = Callable[[str], Awaitable[bool]]
-"""Says whether a bearer token is let in."""
+Check = Callable[[str], Awaitable[str]]
+"""Says who holds a bearer token that is let in; an empty string for one that is not."""
 _LIMITS, _SHADOW = GatewayLimits(), ShadowLimits()
 
 

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import MutableMapping
 from typing import Any, cast
 
+import pytest
+
 from combee.gateway.metrics import Metrics
 from combee.gateway.proxy import Gateway
 from combee.gateway.room import Room
@@ -25,13 +27,16 @@ class Held:
         raise NoAnswerError("told to")
 
 
-async def allowed(token: str) -> bool:
+async def allowed(token: str) -> str:
     if token == "slow":
         await asyncio.Event().wait()
-    return token == "good"
+    return "a tenant" if token == "good" else ""
 
 
-async def test_a_playbooks_requests_take_no_room_of_anothers_and_strangers_none_at_all() -> None:
+async def test_a_playbooks_requests_take_no_room_of_anothers_and_strangers_none_at_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("combee.gateway.proxy.QUEUE_SECONDS", 0.01)
     upstream = Held()
     routes = {
         name: Route(name, NOTHING, "http://upstream/v1", "", allowed, Limits(max_in_flight=2))

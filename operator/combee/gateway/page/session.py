@@ -71,7 +71,7 @@ def from_cookies(header: str, name: str) -> Shown:
 async def opens(shown: Shown, check: Check, namespace: str, now: float) -> bool:
     """Return whether ``check`` accepts what is shown. Raises ClusterError when nobody can say."""
     if shown.token:
-        return len(shown.token) < MOST_CHARACTERS and await check(shown.token)
+        return len(shown.token) < MOST_CHARACTERS and bool(await check(shown.token))
     if not shown.seal or not now < shown.until <= now + SESSION_SECONDS + SKEW_SECONDS:
         return False
     return isinstance(check, SecretKeys) and check.sealed(_message(namespace, shown.until), shown.seal)
