@@ -13,6 +13,8 @@ from bench.cluster import cluster
 from bench.controller import controller
 from bench.faults import faults, straggler
 from bench.gateway import gateway_row
+from bench.gatewaycrowd import crowded_row
+from bench.gatewaysteady import steady_row
 from bench.harness import (
     COMBEE,
     FORMULA,
@@ -260,6 +262,8 @@ ROWS = {
     "straggler": straggler,
     "throughput": throughput,
     "gateway": gateway_row,
+    "gateway-crowded": crowded_row,
+    "gateway-steady": steady_row,
     "help": help_time,
     "memory-batches": memory_in_batches,
     "memory-one": memory_in_one_batch,
@@ -267,9 +271,11 @@ ROWS = {
     **WORLDS,
 }
 """Name on the command line -> row."""
-GROUPS = {"worlds": tuple(WORLDS)}
+GROUPS = {"worlds": tuple(WORLDS), "gateway": ("gateway", "gateway-crowded")}
 """Name on the command line -> the rows that it stands for."""
-BY_NAME_ONLY = frozenset({"batcher-patient", "batcher-pieces", "memory-batches", "memory-one", *WORLDS})
+BY_NAME_ONLY = frozenset(
+    {"batcher-patient", "batcher-pieces", "gateway-steady", "memory-batches", "memory-one", *WORLDS}
+)
 """Minutes of both cores each: only when named."""
 NO_CLOCK = frozenset(
     {"learning", "kept", "controller", "batcher", "batcher-patient", "batcher-pieces", "killed", *WORLDS}

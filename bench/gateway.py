@@ -6,9 +6,7 @@ are over all rounds of a phase, and over the minute."""
 
 from __future__ import annotations
 
-import shutil
 import statistics
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -19,16 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from bench.apiserver import under_test, version
-from bench.gatewayproc import ROOT
 from bench.gatewayscene import (
     CHUNKS,
     GAP_MS,
     HANG,
+    NO_GO,
     PATH,
     RATE,
     A,
     B,
     Scene,
+    built,
     cpu_seconds,
     digest_served,
     scene,
@@ -50,16 +49,9 @@ def gateway_row(folder: Path) -> Row:
     """What the gateway adds to a streamed request, and whether every answer is right throughout."""
     target = f"p50 added <= {ADDED_MS:g}, p99 <= {RATIO:g}x bare, none lost, in each phase"
     name = "gateway, p50 added to a streamed request"
-    go = shutil.which("go") or "/usr/local/go/bin/go"
-    if not Path(go).exists():
-        return Row(name, None, target, "ms", "go builds the load and the upstream; it is not installed")
-    binary = folder / "gatewayload"
-    subprocess.run(
-        [go, "build", "-o", str(binary), "."],
-        cwd=ROOT / "bench" / "gatewayload",
-        check=True,
-        capture_output=True,
-    )
+    binary = built(folder)
+    if binary is None:
+        return Row(name, None, target, "ms", NO_GO)
     with scene(folder, binary) as it:
         figures = measured(it, MINUTE)
     return row(name, target, figures)
