@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from combee.gateway.request import error_body
 
@@ -114,6 +114,7 @@ class Connection(HttpToolsProtocol):
         super().__init__(*arguments, **more)
         self._door, self._address, self._stranger = door, "", True
         self._in_head, self._read, self._bytes, self._fields = False, 0, 0, 0
+        self._answering: RequestResponseCycle | None = None
         self._late: asyncio.TimerHandle | None = None
         self._refusal: Unwelcome | None = None
 
@@ -129,6 +130,8 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         super().connection_lost(exc)
+        # uvicorn tells the request that came last; of several, another one is being answered.
+        self._leave_unanswered()
         self._head_came()
         self._door.leave(self, self._address)
 
@@ -213,8 +216,18 @@ class Connection(HttpToolsProtocol):
         """Refuse what the parser did not take."""
         self._refuse(self._refusal or MALFORMED)
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
     def _idle(self) -> bool:
-        return self.cycle is None or self.cycle.response_complete
+        return self._answering is None or self._answering.response_complete
+
+    def _leave_unanswered(self) -> None:
+        if self._answering is not None:
+            self._answering.disconnected = True
+            self._answering.waiting_for_100_continue = False
+            self._answering.message_event.set()
 
     def _count(self, *parts: bytes) -> None:
         self._bytes += sum(map(len, parts))
@@ -239,20 +252,18 @@ class Connection(HttpToolsProtocol):
             self._refuse(LATE)
 
     def _refuse(self, refusal: Unwelcome) -> None:
-        """Say why, where no other answer is under way, and close."""
+        """Say why, unless it could be taken for the answer to an earlier request, and close."""
         self._refusal = refusal
         self._door.refused(refusal.reason)
         self._head_came()
-        if self.pipeline or not (self._idle() or not self.cycle.response_started):
+        request = self._answering
+        heard = self._idle() or (request is not None and request.more_body and not request.response_started)
+        self._leave_unanswered()
+        if heard:
+            self.transport.write(_answer(refusal))
+        if not heard or len(self.connections) > self._door.most:
             self.transport.close()
             return
-        self.transport.write(_answer(refusal))
-        if len(self.connections) > self._door.most:
-            self.transport.close()
-            return
-        if self.cycle is not None:
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
         self.transport.write_eof()
         self.loop.call_later(LINGER_SECONDS, self.transport.close)
 

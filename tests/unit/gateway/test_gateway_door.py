@@ -315,6 +315,27 @@ async def test_few_requests_wait_on_one_connection() -> None:
         assert len(scene.seen) <= 1
 
 
+async def test_a_client_that_leaves_ends_the_first_of_several_requests() -> None:
+    async with opened() as scene:
+        scene.go.clear()
+        link = await scene.open()
+        await link.send(request() * 3)
+        await link.reader.readuntil(b"first ")
+        link.writer.close()
+        await until(lambda: scene.metrics.registry.get_sample_value("combee_gateway_in_flight") == 0)
+        assert len(scene.seen) == 1
+
+
+async def test_a_malformed_body_is_refused_where_a_client_waits_to_continue() -> None:
+    async with opened() as scene:
+        link = await scene.open()
+        await link.send(request(b"no size\r\n", "Transfer-Encoding: chunked", "Expect: 100-continue"))
+        assert (await link.head())[0] == 400
+        await until(lambda: scene.metrics.registry.get_sample_value("combee_gateway_in_flight") == 0)
+        counted = {"playbook": "formula", "code": "499"}
+        assert scene.metrics.registry.get_sample_value("combee_gateway_requests_total", counted) == 1
+
+
 async def test_what_follows_a_request_never_breaks_into_its_answer() -> None:
     async with opened() as scene:
         scene.go.clear()
