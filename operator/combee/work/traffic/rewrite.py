@@ -59,7 +59,7 @@ def with_preface(body: bytes, preface: str) -> bytes:
 
 def _place(text: str, preface: str) -> tuple[int, str]:
     """Return where something is put in, and what: an empty string where there are no messages."""
-    member = _last(text, _after_blank(text, 0), "messages")
+    member = _last(text, _after_blank(text, 0), "messages", alone=True)
     if member is None or not isinstance(member[1], list) or not member[1]:
         return 0, ""
     start, messages = member
@@ -75,25 +75,24 @@ def _place(text: str, preface: str) -> tuple[int, str]:
     return first_at, f'{{"role":"system","content":"{preface}"}},'
 
 
-def _last(text: str, at: int, key: str) -> tuple[int, Any] | None:
+def _last(text: str, at: int, key: str, *, alone: bool = False) -> tuple[int, Any] | None:
     """Return where the value of ``key`` begins in the object at ``at``, and the value. Of two members of
-    that name the last counts, as parsers read it."""
+    that name the last counts, as parsers read it. ``alone``: nothing may follow the object."""
     member = None
-    for name, start, value in _members(text, at):
+    for name, start, value in _members(text, at, alone):
         if name == key:
             member = start, value
     return member
 
 
-def _members(text: str, at: int) -> Iterator[tuple[str, int, Any]]:
+def _members(text: str, at: int, alone: bool) -> Iterator[tuple[str, int, Any]]:
     """Yield the members of the object at ``at``: name, where the value begins, the value. Raises
-    ValueError where there is no object, or a broken one."""
+    ValueError where there is no object, or a broken one, or one that is to be alone and is not."""
     if text[at : at + 1] != "{":
         raise ValueError("not a JSON object")
     at = _after_blank(text, at + 1)
-    if text[at : at + 1] == "}":
-        return
-    while True:
+    more = text[at : at + 1] != "}"
+    while more:
         if text[at : at + 1] != '"':
             raise ValueError("a member has no name")
         name, at = _DECODER.raw_decode(text, at)
@@ -104,11 +103,13 @@ def _members(text: str, at: int) -> Iterator[tuple[str, int, Any]]:
         value, at = _DECODER.raw_decode(text, start)
         yield name, start, value
         at = _after_blank(text, at)
-        if text[at : at + 1] == "}":
-            return
-        if text[at : at + 1] != ",":
+        more = text[at : at + 1] == ","
+        if more:
+            at = _after_blank(text, at + 1)
+        elif text[at : at + 1] != "}":
             raise ValueError("members are not separated")
-        at = _after_blank(text, at + 1)
+    if alone and _after_blank(text, at + 1) != len(text):
+        raise ValueError("something follows the object")
 
 
 def _after_blank(text: str, at: int) -> int:
