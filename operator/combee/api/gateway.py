@@ -68,7 +68,10 @@ class GatewayLimits(Model):
         default=600, ge=1, le=86_400, description="Longest time that a request takes, its answer included."
     )
     max_in_flight: Int = Field(
-        default=1000, ge=1, le=100_000, description="Requests at once; more are told to come again (503)."
+        default=1000,
+        ge=1,
+        le=100_000,
+        description="Requests at once, eight ninths for one key; more are told to come again (429, 503).",
     )
 
 

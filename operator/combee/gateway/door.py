@@ -81,17 +81,20 @@ class Door:
     """counts a refusal by its reason."""
     stopping: bool = False
     """whether answers end their connections."""
+    inside: int = 0
+    """connections, refused ones included until they end."""
     clients: Counter[str] = field(default_factory=Counter)
     """address -> its connections."""
     strangers: dict[Connection, None] = field(default_factory=dict)
     """connections that have not shown a good key, oldest first. They give way to new ones."""
 
-    def enter(self, connection: Connection, address: str, connections: int) -> Unwelcome | None:
-        """Let a connection in, as one of so many; return why not."""
+    def enter(self, connection: Connection, address: str) -> Unwelcome | None:
+        """Let a connection in, or return why not."""
+        self.inside += 1
         self.clients[address] += 1
         if self.clients[address] > self.most_per_client:
             return CLIENT_FULL
-        if connections > self.most:
+        if self.inside > self.most:
             oldest = next(iter(self.strangers), None)
             if oldest is None:
                 return FULL
@@ -102,6 +105,7 @@ class Door:
     def leave(self, connection: Connection, address: str) -> None:
         """Forget a connection."""
         self.strangers.pop(connection, None)
+        self.inside -= 1
         self.clients[address] -= 1
         if not self.clients[address]:
             del self.clients[address]
@@ -122,7 +126,7 @@ class Connection(HttpToolsProtocol):
         """Let the connection in, or close it."""
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
-        if refusal := self._door.enter(self, self._address, len(self.connections)):
+        if refusal := self._door.enter(self, self._address):
             self._refuse(refusal)
         else:
             self._expect_head()
@@ -139,8 +143,8 @@ class Connection(HttpToolsProtocol):
         """Read what came, unless it is too much for a head."""
         if self._refusal is not None or self.transport.is_closing():
             return
-        if self._in_head:
-            self._read += len(data)
+        # A head that begins in the middle of what came counts from its start: only a pipelined one does.
+        self._read = self._read + len(data) if self._in_head else len(data)
         super().data_received(data)
         if self._refusal is not None or self.transport.is_closing():
             return
@@ -152,7 +156,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Count a new head's bytes."""
-        self._in_head, self._read, self._bytes, self._fields = True, 0, 0, 0
+        self._in_head, self._bytes, self._fields = True, 0, 0
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -261,7 +265,7 @@ class Connection(HttpToolsProtocol):
         self._leave_unanswered()
         if heard:
             self.transport.write(_answer(refusal))
-        if not heard or len(self.connections) > self._door.most:
+        if not heard or self._door.inside > self._door.most:
             self.transport.close()
             return
         self.transport.write_eof()

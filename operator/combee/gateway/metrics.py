@@ -122,7 +122,7 @@ class Metrics:
 
     def look_through(self, door: Door) -> None:
         """Report the connections whenever the metrics are read."""
-        self.connections.set_function(lambda: sum(door.clients.values()))
+        self.connections.set_function(lambda: door.inside)
 
     def turned_away(self, reason: str) -> None:
         """Count a connection that was closed before a key was looked at."""

@@ -163,6 +163,13 @@ async def test_a_head_is_bounded_before_any_key_is_looked_at(sent: bytes) -> Non
         assert scene.seen == []
 
 
+async def test_a_head_counts_from_its_first_byte() -> None:
+    async with opened() as scene:
+        link = await scene.open()
+        await link.send(b"GET / HTTP/1.1\r\nX: " + b"x" * (MOST_HEAD_BYTES + 100))
+        assert (await link.head())[0] == 431
+
+
 async def test_a_head_that_is_just_small_enough_passes() -> None:
     async with opened() as scene:
         link = await scene.open()
@@ -260,6 +267,7 @@ async def test_all_connections_are_forgotten_when_they_end() -> None:
             assert (await link.head())[0] in (400, 503)
             await link.rest()
         await until(lambda: not scene.door.clients)
+        assert scene.door.inside == 0
         assert not scene.door.strangers
 
 
