@@ -69,3 +69,42 @@ def test_what_the_gateway_adds_alone_is_held_against_what_the_bare_proxy_adds() 
     # 59 ms of a request is not twice 50; 17 ms added are more than twice 8.
     assert row("n", "t", figures(alone=load(44.0, 59.0))).met is False
     assert row("n", "t", figures(switching=load(44.0, 59.0))).met is True
+
+
+@pytest.mark.parametrize(
+    ("changed", "met"),
+    [
+        ({}, True),
+        ({"wrong": {"no answer: EOF": 1}}, False),
+        ({"failed": {"500": 3, "429": 2, "cut": 1}}, False),
+    ],
+    ids=["nothing lost", "one lost", "a fault that never came"],
+)
+def test_a_steady_row_is_met_where_every_fault_came_and_nothing_was_lost(
+    changed: dict[str, Any], met: bool
+) -> None:
+    from bench.gatewaysteady import PODS, RESTARTS, row
+
+    seen = {**load(42.0, 43.0), "p50": 42.0, "p99": 43.0}
+    seen |= {"failed": {"500": 3, "429": 2, "cut": 1, "dropped": 2}, **changed}
+    assert row(60.0, 100.0, seen, [0] * (RESTARTS * PODS)).met is met
+    assert row(60.0, 100.0, seen, [0]).met is False
+
+
+@pytest.mark.parametrize(
+    ("quiet", "burst", "peak_mib", "met"),
+    [
+        ({}, {"come again: 429 Too Many Requests": 90}, 100, True),
+        ({"come again: 429 Too Many Requests": 3}, {}, 100, False),
+        ({}, {"no answer: EOF": 1}, 100, False),
+        ({}, {}, 600, False),
+    ],
+    ids=["all as promised", "the other key is shed", "one is lost", "too much memory"],
+)
+def test_a_crowded_row_is_met_where_the_other_key_is_served(
+    quiet: dict[str, int], burst: dict[str, int], peak_mib: int, met: bool
+) -> None:
+    from bench.gatewaycrowd import row
+
+    seen = [load(42.0, 43.0), load(42.0, 43.0, quiet), load(42.0, 43.0, burst)]
+    assert row(500.0, *seen, peak_mib * 2**20).met is met
