@@ -23,6 +23,8 @@ MOST_FIELDS = 100
 """The most headers of one request, trailers included. Each costs memory beyond its bytes; SDKs send 20."""
 HEAD_SECONDS = 10.0
 """A whole head must come in this time, and the rest of a body that was already refused."""
+READ_SECONDS = 0.05
+"""A turn of the loop, in which it reads what is there."""
 MOST_PIPELINED = 16
 """Requests that wait on one connection for the answer to the one before: one read could bring thousands."""
 LINGER_SECONDS = 1.0
@@ -244,7 +246,11 @@ class Connection(HttpToolsProtocol):
 
     def _expect_head(self) -> None:
         if self._late is None:
-            self._late = self.loop.call_later(HEAD_SECONDS, self._is_late)
+            self._late = self.loop.call_later(HEAD_SECONDS, self._look_again)
+
+    def _look_again(self) -> None:
+        """Read what came while the loop was busy, before the connection is judged by it."""
+        self._late = self.loop.call_later(READ_SECONDS, self._is_late)
 
     def _head_came(self) -> None:
         if self._late is not None:
