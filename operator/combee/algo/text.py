@@ -14,6 +14,8 @@ from collections.abc import Set
 from dataclasses import dataclass
 from functools import lru_cache
 
+from combee.algo.linear import normalized
+
 CONDITION_SHARE = 0.5
 """Share of the condition's content words that an entry must hold."""
 OVERLAP_SHARE = 0.5
@@ -208,7 +210,7 @@ def jaccard(a: Set[str], b: Set[str]) -> float:
 
 
 def _clean(text: str) -> str:
-    return unicodedata.normalize("NFC", text).translate(_LOOKALIKES)
+    return normalized("NFC", text).translate(_LOOKALIKES)
 
 
 def _quoted(clean: str) -> list[tuple[str, bool]]:

@@ -6,13 +6,17 @@ import json
 import re
 import unicodedata
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
+from combee.algo.linear import normalized
 from combee.methods.schemas import bounded
 from combee.records import Message, Prompt
 
 MAX_ANSWER_CHARS = 400_000
 """An answer longer than this is not read."""
+MAX_MENDED_CHARS, MAX_MENDED_DEPTH = 32_000, 32
+"""An object longer or deeper than this is read as it is or not at all."""
 
 _FAKE_ITEM = re.compile(r"\[(?=[A-Za-z]{1,8}-[0-9A-Za-z]+[\].])")
 _DROPPED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
@@ -34,7 +38,7 @@ def read_object(text: str) -> dict[str, Any] | None:
         if isinstance(value, list):
             return {"entries": value}
     start = text.find("{")
-    if start < 0:
+    if start < 0 or not _mendable(text[start:]):
         return None
     import json_repair  # seldom needed, and slow to import
 
@@ -47,13 +51,20 @@ def read_object(text: str) -> dict[str, Any] | None:
     return mended if isinstance(mended, dict) and mended else None
 
 
+def _mendable(text: str) -> bool:
+    """Return whether mending ``text`` takes seconds at most: the library's time grows with the square of the
+    length, and of how deeply braces are nested."""
+    if len(text) > MAX_MENDED_CHARS:
+        return False
+    steps = ((one in "{[") - (one in "}]") for one in text)
+    return max(accumulate(steps), default=0) <= MAX_MENDED_DEPTH
+
+
 def one_line(text: str) -> str:
     """Return ``text`` in NFC on one line: no control, bidirectional, zero-width or lone surrogate mark."""
     if not text.isprintable():
         text = "".join(" " if c.isspace() else "" if unicodedata.category(c) in _DROPPED else c for c in text)
-    if not text.isascii():
-        text = unicodedata.normalize("NFC", text)
-    return " ".join(text.split())
+    return " ".join(normalized("NFC", text).split())
 
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
