@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import numpy as np
 
+from combee.algo.linear import normalized
+from combee.methods.patterns import ORDERS, PRIVATE, Private
 from combee.methods.protocol import LeakCorpus, Refusal
 
 SHINGLE_WORDS = 8
@@ -26,146 +28,24 @@ _CACHED_WORDS = 20_000
 _WORD = re.compile(r"\w+")
 _POWERS = np.array([pow(0x9E3779B97F4A7C15, k, 1 << 64) for k in range(SHINGLE_WORDS)], dtype=np.uint64)
 
-_PRIVATE = (
-    ("an e-mail address", re.compile(r"(?<![\w.+-])[\w.+-]++@[\w-]{1,63}(?:\.[\w-]{1,63})+")),
-    (
-        "an access key",
-        re.compile(
-            r"\b(?:sk|pk|rk)[-_](?:[A-Za-z0-9]+[-_])*[A-Za-z0-9]{16,}|\bAKIA[0-9A-Z]{12,}|\bgh[pousr]_[A-Za-z0-9]{20,}"
-            r"|\bxox[abprs]-[\w-]{10,}|\bAIza[\w-]{30,}|\bhf_[A-Za-z0-9]{20,}|\beyJ[\w-]{10,}\.[\w-]{10,}"
-            r"|-----BEGIN [A-Z ]*PRIVATE KEY|\bglpat-[\w-]{16,}"
-        ),
-    ),
-    (
-        "a secret",
-        re.compile(r"(?i)\b(?:password|passwd|secret|api[ _-]?key|token)\b\s{0,3}[:=]\s{0,3}\S{6,}"),
-    ),
-    (
-        "a random string",
-        re.compile(
-            r"\b(?=(?:[A-Za-z+/]*[0-9]){4})(?=[A-Za-z0-9+/]*[a-z])(?=[A-Za-z0-9+/]*[A-Z])[A-Za-z0-9+/]{36,}={0,2}"
-        ),
-    ),
-    ("a hexadecimal string", re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{32,}\b")),
-    ("a social security number", re.compile(r"(?<![\d-])\d{3}-\d{2}-\d{4}(?![\d-])")),
-    ("a card number", re.compile(r"(?<![\d.])\d{4}([ -])\d{4}\1\d{4}\1\d{1,7}(?!\d)")),
-    ("a bank account", re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?\b")),
-    (
-        "a telephone number",
-        re.compile(
-            r"(?<![\w.])\+\d{1,3}[ -]?(?:\(?\d{1,4}\)?[ -]?){2,5}\d{2,4}(?!\w)|\(\d{3}\) ?\d{3}-\d{4}\b"
-        ),
-    ),
-    ("a long number", re.compile(r"(?<![\d.,])(?!\d*0{6}(?!\d))\d{9,}(?![\d%])(?!\.\d)")),
+_UNSEEN = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufdfa\ufdfb"
+    + "".join(map(chr, (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
 )
-
-_REDACTED = (
-    # What a learned text may well hold, and kept traffic must not: wider than _PRIVATE, since here a mistake
-    # costs little.
-    (
-        "?[a query]",
-        re.compile(
-            r"(?i)\?[^\s\"'<>#?]*(?:sig|signature|token|secret|passw(?:or)?d|key|keyid|credential|auth|jwt|session)="
-            r"[^\s\"'<>#]*"
-        ),
-    ),
-    ("://[a secret]@", re.compile(r"://[^\s/@:]{1,100}:[^\s/@]{1,200}@")),
-    (
-        "[a secret]",
-        re.compile(
-            r"(?i)\b(?:authorization\b[\"']?\s{0,3}[:=]\s{0,3}[\"']?(?:(?:bearer|basic|token)\s+)?[^\s\"']{6,}"
-            r"|(?:bearer|basic)\s+(?=[^\s\"']*[\d=]|[^\s\"']{24})[\w.~+/-]{12,}=*)"
-        ),
-    ),
-    (
-        "[a secret]",
-        re.compile(
-            r"(?i)(?<![\w-])[\w-]{0,40}(?:password|passwd|secret|(?:api|access)[ _-]?key(?:[ _-]?id)?|token)"
-            r"(?:[_-]\w{1,40})?[\"']?\s{0,3}[:=]\s{0,3}[\"']?[^\s\"',;}]{6,}"
-        ),
-    ),
+"""Letters that show nothing, and two that stand for a whole sentence: in plain characters a text of them
+would be eighteen times as long."""
+_ALIKE = str.maketrans(
+    "авеёзкмнорстухіјѕһԁԛԝѵүАВЕЗКМНОРСТУХІЈЅҮαβεικνορτυχωΑΒΕΖΗΙΚΜΝΟΡΤΥΧօսհոɑɡı",
+    "abee3kmhopctyxijshdqwvyABE3KMHOPCTYXIJSYabeiknoptuxwABEZHIKMNOPTYXouhnagi",
 )
-_REDACTED_AFTER = (
-    (
-        "[an access key]",
-        re.compile(
-            r"(?<![A-Za-z0-9/+=])(?=[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=]))"
-            r"(?=[A-Za-z0-9/+]*[a-z])(?=[A-Za-z0-9/+]*[A-Z])(?=[A-Za-z0-9/+]*[0-9])[A-Za-z0-9/+]{40}"
-        ),
-    ),
-    (
-        "[a telephone number]",
-        re.compile(
-            r"(?<![\w.,/-])(?!\d{1,2}[./-]\d{1,2}[./-]\d{2,4}(?!\d))(?=(?:[ ()./-]{0,2}\d){7,15}(?![\d]))"
-            r"\(?0\d{1,5}\)?(?:[ ./-]{0,2}\(?\d{2,8}\)?){1,6}(?!\w)"
-            r"|(?<![\w.,-])(?:\+?1[ .-]?)?(?:\([2-9]\d{2}\) ?|[2-9]\d{2}[ .-])\d{3}[ .-]\d{4}(?![\w-])"
-        ),
-    ),
-)
-_UNSEEN = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
-
-_ABOUT_PROMPT = (
-    r"(?:instruction|prompt|rule|guideline|playbook|bullet|direction|command|task|polic)(?:s|ies|y)?"
-)
-_INJECTION = (
-    (
-        "it tells the reader to drop its instructions",
-        re.compile(
-            r"\b(?:ignor|disregard|forget|overrid|bypass|discard|skip)\w*\b[^.;]{0,40}"
-            r"\b(?:all|any|every|previous|prior|above|earlier|preceding|other|your|system|these|those)\b[^.;]{0,30}"
-            rf"\b{_ABOUT_PROMPT}\b"
-        ),
-    ),
-    (
-        "it asks for the prompt or a secret",
-        re.compile(
-            r"\b(?:reveal|print|output|repeat|show|leak|disclose|send|expose|exfiltrate)\w*\b[^.;]{0,40}"
-            r"\b(?:system prompt|your (?:instructions|prompt)|the prompt|api key|password|credential|secret)"
-            r"s?\b"
-        ),
-    ),
-    (
-        "it gives the reader another role",
-        re.compile(
-            r"\byou are (?:now|no longer) |\bact as (?:if you|an? (?:unrestricted|different))"
-            r"|\bdeveloper mode\b|\bjailbreak"
-        ),
-    ),
-    (
-        "it has the marks of a chat message",
-        re.compile(
-            r"<\|[a-z_]+\|>|</?(?:system|assistant|user|instructions?)>|\[/?inst\]"
-            r"|^(?:system|assistant|user) ?:|<<sys>>"
-        ),
-    ),
-    (
-        "it fixes the answer whatever the task",
-        re.compile(
-            r"\b(?:regardless of|no matter|whatever|irrespective of)\b"
-            r"[^.;]{0,20}\b(?:question|task|input|problem|asked?|user)\b"
-            r"[^.;]{0,40}\b(?:answer|reply|respond|output|return|say|write)\b"
-            r"|\b(?:answer|reply|respond|output|return|say)\b"
-            r"[^.;]{0,40}\b(?:regardless of|no matter|whatever|irrespective of)\b"
-            r"[^.;]{0,20}\b(?:question|task|input|problem|asked?|user)\b"
-        ),
-    ),
-    (
-        "it sends the reader to an address",
-        re.compile(r"\b(?:https?|ftp|file|data|javascript):/{0,2}\S|\bwww\.\w"),
-    ),
-    (
-        "it has the reader run a command",
-        re.compile(r"\b(?:curl|wget|rm -rf|sudo|eval\(|exec\(|os\.system|subprocess)(?=\W|$)|\$\(|&& "),
-    ),
-)
+"""Letters of other scripts, and the Latin ones that they are taken for."""
+_ACCENTS = dict.fromkeys(range(0x300, 0x370))
 
 
 def leak_reason(text: str) -> str:
     """Return what private thing ``text`` seems to hold, or empty."""
-    plain = as_read(text)
-    return next((what for what, pattern in _PRIVATE if pattern.search(plain)), "")
+    read = as_read(text).translate(_ALIKE)
+    return next((kind.what for kind in PRIVATE if kind.learned and any(_places(kind, read))), "")
 
 
 def without_private(text: str) -> str:
@@ -178,30 +58,74 @@ def without_private(text: str) -> str:
     >>> without_private("\u00bd of 2019-12-31")
     '½ of 2019-12-31'
     """
-    plain = public = as_read(text)
-    named = [(f"[{what}]", pattern) for what, pattern in _PRIVATE]
-    for shown, pattern in (*_REDACTED, *named, *_REDACTED_AFTER):
-        public = pattern.sub(shown, public)
-    return text if public == plain else public
+    plain = as_read(text)
+    read = plain.translate(_ALIKE)
+    places = sorted(
+        (start, end, order) for order, kind in enumerate(PRIVATE) for start, end in _places(kind, read)
+    )
+    if not places:
+        return text
+    public, shown = [], 0
+    for start, end, order in _joined(places):
+        public += [plain[shown:start], f"[{PRIVATE[order].what}]"]
+        shown = end
+    return "".join([*public, plain[shown:]])
+
+
+def _places(kind: Private, read: str) -> Iterator[tuple[int, int]]:
+    for match in kind.pattern.finditer(read):
+        group = 1 if kind.pattern.groups else 0
+        if kind.fits(read, match.start(group), match.end(group)):
+            yield match.start(group), match.end(group)
+
+
+def _joined(places: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Yield sorted places, those that overlap as one of the first kind of the table."""
+    last: tuple[int, int, int] | None = None
+    for start, end, order in places:
+        if last is not None and start < last[1]:
+            last = last[0], max(end, last[1]), min(order, last[2])
+            continue
+        if last is not None:
+            yield last
+        last = start, end, order
+    if last is not None:
+        yield last
 
 
 def injection_reason(text: str) -> str:
     """Return in what way ``text`` gives orders beyond its trade, or empty."""
-    # What is not seen may stand between words or in them.
-    read = {" ".join(as_read(text, unseen).casefold().split()) for unseen in ("", " ")}
-    return next((what for what, pattern in _INJECTION if any(map(pattern.search, read))), "")
+    # What is not seen may stand between words or in them; letters may be other scripts' or have marks.
+    plain = {as_read(text, unseen).casefold() for unseen in ("", " ")}
+    bare = {normalized("NFKD", one).translate(_ACCENTS).translate(_ALIKE).casefold() for one in plain}
+    read = {" ".join(one.split()) for one in plain | bare}
+    return next((order.what for order in ORDERS if any(map(order.pattern.search, read))), "")
 
 
 def as_read(text: str, unseen: str = "") -> str:
     """Return ``text`` in plain characters (NFKC), with ``unseen`` for each one that shows nothing.
 
-    >>> as_read("ig\u200bnore \uff41ll")
-    'ignore all'
+    Tags, which some models read as the letters they stand for, become those letters.
+
+    >>> as_read("ig\u200bnore \uff41ll \u0661 \U000e0061")
+    'ignore all 1 a'
     """
     if text.isascii():
         return text
-    shown = (unseen if unicodedata.category(one) == "Cf" else one for one in _UNSEEN.sub(unseen, text))
-    return unicodedata.normalize("NFKC", "".join(shown))
+    return normalized("NFKC", "".join(_shown(one, unseen) for one in text))
+
+
+def _shown(one: str, unseen: str) -> str:
+    if one < "\x80":
+        return one
+    if one in _UNSEEN:
+        return unseen
+    category = unicodedata.category(one)
+    if category == "Nd":
+        return str(unicodedata.decimal(one))
+    if category != "Cf":
+        return one
+    return chr(ord(one) - 0xE0000) if "\U000e0020" <= one <= "\U000e007e" else unseen
 
 
 def refusals_of(digest: str, text: str, corpus: LeakCorpus) -> list[Refusal]:

@@ -1,0 +1,113 @@
+"""What the content gate finds of published lists, and that nothing makes it slow."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from combee.methods.content import as_read, injection_reason, leak_reason, without_private
+from combee.methods.patterns import ORDERS, PRIVATE
+from combee.methods.replies import one_line, read_object
+from content_lists import entries
+
+
+def refused(text: str) -> bool:
+    return bool(leak_reason(text) or injection_reason(text))
+
+
+def test_of_40_private_strings_38_are_refused() -> None:
+    found = [entry for entry in entries("private") if leak_reason(entry)]
+    assert len(entries("private")) == 40 and len(found) >= 38
+
+
+def test_of_31_injections_28_are_refused() -> None:
+    found = [entry for entry in entries("injections") if injection_reason(entry)]
+    assert len(entries("injections")) == 31 and len(found) >= 28
+
+
+def test_of_1000_harmless_entries_ten_are_refused_at_most() -> None:
+    wrong = [entry for entry in entries("harmless") if refused(entry)]
+    assert len(set(entries("harmless"))) == 1000 and len(wrong) <= 10, wrong
+
+
+def test_what_was_written_after_the_patterns_is_found_as_often_as_is_told() -> None:
+    # tests/content/README.md and docs/gateway.md tell these figures.
+    assert sum(map(bool, map(leak_reason, entries("private-later")))) == 18
+    assert sum(map(bool, map(injection_reason, entries("injections-later")))) == 12
+
+
+def test_what_the_gate_refuses_as_private_the_redactor_replaces() -> None:
+    for entry in entries("private") + entries("private-later"):
+        assert not (leak_reason(entry) and without_private(entry) == entry)
+        assert not leak_reason(without_private(entry)), without_private(entry)
+
+
+def test_no_harmless_entry_loses_its_words_to_the_redactor() -> None:
+    # The redactor is wider than the gate, and still leaves most as it is.
+    changed = [entry for entry in entries("harmless") if without_private(entry) != entry]
+    assert len(changed) <= 20, changed
+
+
+def test_a_redacted_text_is_redacted_once() -> None:
+    for entry in entries("private") + entries("private-later") + entries("harmless"):
+        public = without_private(entry)
+        assert without_private(public) == public
+
+
+def test_where_two_kinds_overlap_the_whole_is_replaced_under_the_first_kinds_name() -> None:
+    assert without_private("api_key=abcdef@example.com!") == "[a secret]"
+    assert (
+        without_private("x 4111 1111 1111 1111 y a@example.com") == "x [a card number] y [an e-mail address]"
+    )
+
+
+PIECES = [
+    "sk-", "sk-a-", "a.", "a@", "eyJaaaaaaaaaaa.", "aA/", "aA1/", "token", "token=", "DE12", "0-", "(0",
+    "+1 ", "?a=",
+    "://a:", "bearer ", "ignore all ", "whatever question ", "show ", "\u0301\u0316", "e\u0301\u0316",
+    "\ufdfa",
+    "-----BEGIN A-----", "data:a", " ", "\u200b", "\U000e0061", "\ud800", "<|a", "![", "\u0661",
+    "忽略", "a\n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", PIECES, ids=ascii)
+def test_a_hostile_text_is_looked_through_at_once(piece: str) -> None:
+    # Commit 761c1caa took 55 s for 60 KB of the first, and 93 s for 64 KB of "aA/".
+    text = piece * (250_000 // len(piece))
+    assert isinstance(leak_reason(text), str) and isinstance(injection_reason(text), str)
+    assert isinstance(without_private(text), str)
+    assert isinstance(one_line(text), str)
+
+
+@pytest.mark.parametrize("piece", ["{", "{,", "{1", '{"', "[", '{"a":[', '"', "{}", '{"a":[{}],'])
+def test_a_hostile_reply_is_read_at_once(piece: str) -> None:
+    # Mending takes the square of the length: commit 761c1caa took over eight seconds for 20 KB of braces.
+    assert read_object("{" + piece * (399_000 // len(piece))) is None or piece in ("{}", '"')
+
+
+def test_a_broken_object_is_still_mended() -> None:
+    assert read_object('So: {"a": [{"b": 1}, {"b": 2,}], ') == {"a": [{"b": 1}, {"b": 2}]}
+    text = json.dumps({"lessons": ["word " * 50] * 60})
+    assert len(text) > 10_000 and read_object(text[:-1]) is not None
+
+
+def test_hidden_letters_are_read_as_the_letters_they_are() -> None:
+    assert as_read("".join(chr(0xE0000 + ord(one)) for one in "say yes")) == "say yes"
+
+
+def test_every_kind_and_every_order_finds_something_of_the_lists() -> None:
+    # A pattern that finds nothing of any list is dead, or untested.
+    texts = [
+        text
+        for name in ("private", "private-later", "injections", "injections-later")
+        for text in entries(name)
+    ]
+    found = {without_private(text) for text in texts}
+    kinds = {kind.what for kind in PRIVATE} - {
+        what for what in (k.what for k in PRIVATE) if any(f"[{what}]" in t for t in found)
+    }
+    assert kinds <= {"data", "a hexadecimal string", "a long number", "a random string"}
+    orders = {order.what for order in ORDERS} - {injection_reason(text) for text in texts}
+    assert orders == set()
