@@ -77,7 +77,7 @@ def in_thousandths(quantity: str) -> int:
 
 
 def _number(quantity: str) -> Decimal:
-    parts = re.fullmatch(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([A-Za-z]*)", quantity)
+    parts = re.fullmatch(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([A-Za-z]*)", quantity)
     if parts is None:
         raise ValueError(f"{quantity!r} is no quantity")
     return Decimal(parts[1]) * _UNITS[parts[2]]

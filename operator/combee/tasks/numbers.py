@@ -58,7 +58,7 @@ _INDIAN = re.compile(r"[1-9]\d?(?:,\d{2})+,\d{3}(?:\.\d+)?\Z")
 _OTHER_GROUPS = re.compile(rf"[1-9]\d{{0,2}}(?:(?P<s>['’{_SPACES}])\d{{3}})(?:(?P=s)\d{{3}})*(?:[.,]\d+)?\Z")
 _EUROPEAN = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+,\d+\Z|[1-9]\d{0,2}(?:\.\d{3}){2,}\Z")
 _COMMA_DECIMAL = re.compile(r"(?:0|[1-9]\d*),(?:\d{1,2}|\d{4,})\Z|0,\d+\Z")
-_PLAIN = re.compile(r"\d*\.?\d+\Z")
+_PLAIN = re.compile(r"(?:\d*\.)?\d+\Z")
 _SPACED = re.compile(r"[^\d]{0,6}[1-9]\d{0,2}(?: \d{3})+(?![\d ])")
 
 

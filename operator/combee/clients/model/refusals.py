@@ -21,8 +21,9 @@ _ECHO = 20
 """An error message that holds so many characters of the prompt in a row echoes the prompt."""
 _ECHO_CUT = 8
 """So many suffice at the very end of a message, where the server may have cut the echo."""
-_ESCAPE = re.compile(r"\\+([nrtbf\"'/])")
-_UNICODE = re.compile(r"\\+u([0-9a-fA-F]{4})")
+# From the first backslash of a run only: a page of backslashes would else be read once from each of them.
+_ESCAPE = re.compile(r"(?<!\\)\\+([nrtbf\"'/])")
+_UNICODE = re.compile(r"(?<!\\)\\+u([0-9a-fA-F]{4})")
 
 _PASSING = frozenset({408, 409, 425, 429})
 _CONTEXT = (
