@@ -10,6 +10,7 @@ from typing import Any
 
 from bench.batcher import batcher, patient, pieces
 from bench.cluster import cluster
+from bench.content import content
 from bench.controller import controller
 from bench.faults import faults, straggler
 from bench.gateway import gateway_row
@@ -264,6 +265,7 @@ ROWS = {
     "gateway": gateway_row,
     "gateway-crowded": crowded_row,
     "gateway-steady": steady_row,
+    "content": content,
     "help": help_time,
     "memory-batches": memory_in_batches,
     "memory-one": memory_in_one_batch,

@@ -16,8 +16,8 @@ import re2  # type: ignore[import-untyped]
 
 _MOST_MARKS = 30
 """Marks on one character that are read: the bound of Unicode's Stream-Safe Text Format (UAX 15)."""
-_MOST_BYTES = 64 << 20
-"""What a compiled pattern may keep of its automaton; with RE2's own 8 MiB some of ours are slow."""
+_MOST_BYTES = 2 << 20
+"""What a pattern may keep of its automaton: a hostile text makes it large, and all of them must fit a pod."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
