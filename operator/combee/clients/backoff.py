@@ -58,6 +58,6 @@ def _number(text: str | None) -> float | None:
 def _date(text: str | None) -> datetime | None:
     try:
         date = parsedate_to_datetime(text or "")
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None
     return date if date.tzinfo else date.replace(tzinfo=UTC)

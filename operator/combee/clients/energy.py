@@ -13,6 +13,7 @@ import httpx2
 
 from combee import __version__
 from combee.algo.energy import Reading
+from combee.clients.answers import UNENCODED, TooLongError, body_of
 from combee.clients.model.balance import resolve
 from combee.clients.samples import samples
 
@@ -67,19 +68,19 @@ class EnergyMeter:
             return list(await asyncio.gather(*(self._page(client, one) for one in addresses)))
 
     async def _page(self, client: httpx2.AsyncClient, address: str) -> bytes:
-        url, page = httpx2.URL(self.url).copy_with(host=address), bytearray()
+        url = httpx2.URL(self.url).copy_with(host=address)
         headers = {
             "Host": urlsplit(self.url).netloc.rpartition("@")[2],
             "User-Agent": f"combee/{__version__}",
+            **UNENCODED,
         }
         async with client.stream("GET", url, headers=headers) as answer:
             if answer.status_code != 200:
                 raise UnreadableError(f"answers {answer.status_code}")
-            async for piece in answer.aiter_bytes():
-                page += piece
-                if len(page) > MOST_BYTES:
-                    raise UnreadableError("is too large")
-        return bytes(page)
+            try:
+                return await body_of(answer, MOST_BYTES)
+            except TooLongError:
+                raise UnreadableError("is too large") from None
 
 
 def _counters(page: bytes) -> list[tuple[str, str, float]]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import httpx2
 
 from combee import __version__
+from combee.clients.answers import UNENCODED, TooLongError, body_of
 from combee.clients.backoff import retry_after_seconds, wait_seconds
 from combee.errors import EndpointError, TransientError
 
@@ -32,10 +33,6 @@ _REFUSALS = {
     404: "there is no such API",
     405: "it takes no query",
 }
-
-
-class TooMuchError(Exception):
-    """The answer has more than MOST_BYTES."""
 
 
 @dataclass(slots=True)
@@ -63,7 +60,7 @@ class PrometheusApi:
         seconds apart, or why there are none.
 
         Raises EndpointError when the server refuses the token or the request, TransientError when it does not
-        answer in time, and TooMuchError for an answer of more than MOST_BYTES.
+        answer in time, and TooLongError for an answer of more than MOST_BYTES.
         """
         parameters = {"query": query, "start": str(start), "end": str(end), "step": str(step)}
         form = {**parameters, "timeout": f"{QUERY_SECONDS - 5:g}s"}
@@ -73,6 +70,8 @@ class PrometheusApi:
             try:
                 async with asyncio.timeout(QUERY_SECONDS):
                     status, headers, body = await self._post(form)
+            except TooLongError:
+                raise
             except (httpx2.RequestError, TimeoutError) as error:
                 failure = f"does not answer ({type(error).__name__})"
             else:
@@ -90,18 +89,14 @@ class PrometheusApi:
     async def _post(self, form: dict[str, str]) -> tuple[int, httpx2.Headers, bytes]:
         headers = {
             "Accept": "application/json",
-            "Accept-Encoding": "identity",
+            **UNENCODED,
             "User-Agent": f"combee/{__version__}",
             **({"Authorization": f"Bearer {self.token}"} if self.token else {}),
         }
-        url, body = f"{self.url}/api/v1/query_range", bytearray()
+        url = f"{self.url}/api/v1/query_range"
         async with self.client.stream("POST", url, data=form, headers=headers) as answer:
-            if answer.status_code in ANSWERS:
-                async for piece in answer.aiter_bytes():
-                    body += piece
-                    if len(body) > MOST_BYTES:
-                        raise TooMuchError
-            return answer.status_code, answer.headers, bytes(body)
+            body = await body_of(answer, MOST_BYTES) if answer.status_code in ANSWERS else b""
+            return answer.status_code, answer.headers, body
 
     def _refused(self, status: int) -> EndpointError:
         moved = "it sends us elsewhere, and no token follows" if 300 <= status < 400 else "it is no such API"

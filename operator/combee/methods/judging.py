@@ -262,7 +262,7 @@ def _truth(name: str, value: Any) -> bool:
 def _number(value: Any) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ParseError('"quality" is no number') from None
     if not 0 <= number <= 1:
         raise ParseError('"quality" is not between 0 and 1')

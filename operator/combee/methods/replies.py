@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from dataclasses import replace
-from itertools import accumulate
 from typing import Any
 
+from pydantic_core import from_json
+
 from combee.algo.linear import normalized
+from combee.jsonread import MOST_DEPTH, plain, read_json
 from combee.methods.schemas import bounded
 from combee.records import Message, Prompt
 
 MAX_ANSWER_CHARS = 400_000
 """An answer longer than this is not read."""
-MAX_MENDED_CHARS, MAX_MENDED_DEPTH = 32_000, 32
-"""An object longer or deeper than this is read as it is or not at all."""
+MAX_MENDED_CHARS = 8_000
+"""Of a longer object that is broken only the end is mended, where it was cut: the rest takes time with the
+square of its length."""
 
 _FAKE_ITEM = re.compile(r"\[(?=[A-Za-z]{1,8}-[0-9A-Za-z]+[\].])")
 _DROPPED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\]]', re.DOTALL)
 _FENCE = re.compile(r"```[A-Za-z]*[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
 
 
@@ -30,20 +33,18 @@ def read_object(text: str) -> dict[str, Any] | None:
     fenced = _FENCE.search(text)
     for candidate in (text, fenced.group(1) if fenced else ""):
         try:
-            value = json.loads(candidate)
-        except (ValueError, RecursionError):
+            value = read_json(candidate)
+        except ValueError:
             continue
         if isinstance(value, dict):
             return value
         if isinstance(value, list):
             return {"entries": value}
     start = text.find("{")
-    if start < 0 or not _mendable(text[start:]):
+    if start < 0 or _is_deep(text[start:]):
         return None
-    import json_repair  # seldom needed, and slow to import
-
     try:
-        mended = json_repair.loads(text[start:])
+        mended = plain(_mended(text[start:]))
     except (ValueError, RecursionError):
         return None
     if isinstance(mended, list):
@@ -51,13 +52,23 @@ def read_object(text: str) -> dict[str, Any] | None:
     return mended if isinstance(mended, dict) and mended else None
 
 
-def _mendable(text: str) -> bool:
-    """Return whether mending ``text`` takes seconds at most: the library's time grows with the square of the
-    length, and of how deeply braces are nested."""
+def _mended(text: str) -> Any:
     if len(text) > MAX_MENDED_CHARS:
-        return False
-    steps = ((one in "{[") - (one in "}]") for one in text)
-    return max(accumulate(steps), default=0) <= MAX_MENDED_DEPTH
+        return from_json(text, allow_partial="trailing-strings")
+    import json_repair  # seldom needed, and slow to import
+
+    return json_repair.loads(text)
+
+
+def _is_deep(text: str) -> bool:
+    """Return whether brackets stand so deep in each other as no answer has them. Mending takes most time on
+    such."""
+    depth = 0
+    for mark in _BRACKET.findall(text):
+        depth += 1 if mark in "{[" else -1 if mark in "}]" else 0
+        if depth > MOST_DEPTH:
+            return True
+    return False
 
 
 def one_line(text: str) -> str:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from combee.algo.tally import Pair
 from combee.api.prometheus import Prometheus
 from combee.assembly.endpoints import checked_url
-from combee.clients.prometheus import PrometheusApi, TooMuchError
+from combee.clients.answers import TooLongError
+from combee.clients.prometheus import PrometheusApi
 from combee.errors import BugError, TransientError
 from combee.plan.playbook.judging import JudgeTask
 from combee.plan.playbook.queries import Query, Values, compare, end_of, queries, read_answer, windows
@@ -78,7 +79,7 @@ class Looking:
         for query in queries(prometheus, self.task.tested, self.task.against):
             try:
                 body = await api.query_range(query.text, min(times), max(times), prometheus.window_seconds)
-            except TooMuchError:
+            except TooLongError:
                 answers[query] = query.trouble("TooLarge")
             else:
                 answers[query] = read_answer(query, body, times)

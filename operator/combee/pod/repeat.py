@@ -27,8 +27,10 @@ import httpx2
 from combee.algo.tally import REPEATED, LeftOut
 from combee.api.gateway import Upstream
 from combee.assembly.endpoints import checked_url
+from combee.clients.answers import UNENCODED
 from combee.clients.backoff import retry_after_seconds, wait_seconds
 from combee.clients.data.rows import read_lines
+from combee.clients.model.lanes import LaneTransport
 from combee.clients.store.store import Store
 from combee.errors import BugError, DataError, EndpointError, TransientError
 from combee.names import METHOD_KEY, PROMPT_KEY, captured_folder, traffic_folder
@@ -109,10 +111,16 @@ class Repeat:
     _waiting: set[tuple[str, int]] = field(default_factory=set)
 
     async def __aenter__(self) -> Self:
-        headers = {"Content-Type": "application/json"}
-        if key := self._key(self._upstream()):
+        headers = {"Content-Type": "application/json", **UNENCODED}
+        upstream = self._upstream()
+        if key := self._key(upstream):
             headers["Authorization"] = f"Bearer {key}"
-        self._client = httpx2.AsyncClient(timeout=ANSWER_SECONDS, headers=headers, follow_redirects=False)
+        self._client = httpx2.AsyncClient(
+            transport=LaneTransport.to(upstream.url),
+            timeout=ANSWER_SECONDS,
+            headers=headers,
+            follow_redirects=False,
+        )
         sides: dict[Literal["tested", "against"], str]
         sides = {"tested": self.task.tested, "against": self.task.against}
         for side, digest in sides.items():
@@ -242,8 +250,9 @@ class Repeat:
         for attempt in range(1, ATTEMPTS + 1):
             began, after = time.perf_counter(), None
             try:
-                answer = await self._open().post(url, content=body)
-            except httpx2.ReadTimeout:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    answer = await self._open().post(url, content=body)
+            except (httpx2.ReadTimeout, TimeoutError):
                 # Another try would take as long; the other version's answer shows whether it is there.
                 raise FailedError(TIMEOUT, f"the upstream does not answer in {ANSWER_SECONDS:g} s") from None
             except httpx2.RequestError as error:

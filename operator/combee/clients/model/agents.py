@@ -14,6 +14,7 @@ from combee.algo.tokens import estimate_tokens
 from combee.api.sampling import Sampling
 from combee.clients.model.body import (
     LEFT_OUT,
+    MALFORMED,
     MAX_TOKENS,
     Reply,
     counted,
@@ -22,9 +23,10 @@ from combee.clients.model.body import (
     thinking,
 )
 from combee.clients.model.failures import StatusError
-from combee.clients.model.refusals import Again, Query, Quirk, meaning_of
+from combee.clients.model.refusals import Again, Query, Quirk, meaning_of, shown
 from combee.clients.model.wire import CanonicalRequest, ChatRequest, canonical_digest
 from combee.errors import ContextLengthError, EndpointError
+from combee.jsonread import read_json
 from combee.records import Message, Prompt
 
 AGENT = "agent"
@@ -96,10 +98,12 @@ def agent_body(model: str, request: ChatRequest, quirks: Collection[str]) -> byt
 def read_agent_reply(content: bytes, prompt: Prompt) -> Reply | str:
     """Return the reply with its message as JSON, or one word for why there is none."""
     try:
-        data = json.loads(content)
+        data = read_json(content)
         message = data["choices"][0]["message"]
         fields = {key: message[key] for key in _MESSAGE_FIELDS if message.get(key) is not None}
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
+        if not all(isinstance(call, dict) for call in fields.get("tool_calls", ())):
+            raise TypeError("a call of a tool is no object")
+    except MALFORMED:
         return "malformed"
     reply = read_reply(content, prompt)
     if isinstance(reply, str):
@@ -123,7 +127,7 @@ def agent_meaning(error: StatusError, question: Query, now: float) -> Again | Qu
     if isinstance(meaning, Quirk) and meaning.name in {MAX_TOKENS, *LEFT_OUT}:
         return meaning
     if error.status_code in (400, 422):
-        message = error.message[:200]
+        message = shown(error.message, question)
         return AgentRequestError(
             f"the server refuses the request ({error.status_code}): {message}", where=question.where
         )

@@ -11,6 +11,7 @@ from typing import Any
 from combee.algo.tokens import estimate_tokens
 from combee.api.sampling import Sampling
 from combee.clients.model.wire import ChatRequest
+from combee.jsonread import read_json
 from combee.records import Prompt
 
 RESPONSE_FORMAT = "response_format"
@@ -28,6 +29,11 @@ held by the reply's."""
 
 _ABORTED = frozenset({"abort", "error"})
 """The finish reasons of a server that stopped in the middle (vLLM sends abort when it is stopped)."""
+MOST_TOKENS = 10_000_000
+"""No model has so long a context: a server that counts more does not count."""
+_REASON_CHARS = 40
+MALFORMED = (ValueError, LookupError, TypeError, AttributeError)
+"""What reading a value of JSON raises that has another shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +100,15 @@ def thinking(sampling: Sampling) -> dict[str, Any]:
 def read_reply(content: bytes, prompt: Prompt) -> Reply | str:
     """Return the reply, or one word for why this body holds none: ``malformed`` or ``aborted``."""
     try:
-        data = json.loads(content)
+        data = read_json(content)
         choice = data["choices"][0]
         text = _text_of(choice["message"].get("content"))
-        finish = str(choice.get("finish_reason") or "")
+        finish = choice.get("finish_reason")
+        finish = finish[:_REASON_CHARS] if isinstance(finish, str) else ""
         usage = data.get("usage") or {}
         details = usage.get("prompt_tokens_details") or {}
         counts = (usage.get("prompt_tokens"), usage.get("completion_tokens"), details.get("cached_tokens"))
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
+    except MALFORMED:
         return "malformed"
     if finish in _ABORTED:
         return "aborted"
@@ -136,20 +143,16 @@ def _in_words(schema: dict[str, Any]) -> str:
 
 
 def _text_of(content: object) -> str:
-    """Return a message's text: parts are joined, None becomes "", lone surrogates become U+FFFD."""
+    """Return a message's text: parts are joined, None becomes ""."""
     if isinstance(content, list):
         content = "".join(str(part.get("text") or "") for part in content)
     if content is None:
         return ""
     if not isinstance(content, str):
         raise TypeError("content is not text")
-    try:
-        content.encode()
-    except UnicodeEncodeError:
-        return content.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return content
 
 
 def counted(value: object, otherwise: int) -> int:
-    """Return the server's count, or ``otherwise`` where ``value`` is no count."""
-    return value if isinstance(value, int) and value >= 0 else otherwise
+    """Return the server's count, or ``otherwise`` where ``value`` is no count of tokens."""
+    return value if type(value) is int and 0 <= value <= MOST_TOKENS else otherwise

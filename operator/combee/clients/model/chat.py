@@ -21,7 +21,7 @@ from combee.clients.model.batcher import Batcher
 from combee.clients.model.body import LEFT_OUT, QUIRKS, RESPONSE_FORMAT, Reply, follows_schema, prompt_tokens
 from combee.clients.model.connection import Connection, ConnectionPool, ServedModel
 from combee.clients.model.embedding import PROBE
-from combee.clients.model.failures import NoAnswerError, NotInTimeError, StatusError
+from combee.clients.model.failures import NoAnswerError, StatusError
 from combee.clients.model.forms import CHAT, EMBEDDINGS, form_of
 from combee.clients.model.limits import Clock, RunLimits, Sleep
 from combee.clients.model.memo import Memo
@@ -323,7 +323,7 @@ class ChatClient:
         except NoAnswerError as error:
             if error.never_sent:
                 call.refused(hold)
-            return Again("connect" if isinstance(error, NotInTimeError) else "reset")
+            return Again(error.reason)
         except StatusError as error:
             call.refused(hold)
             return await self._meaning(error, question, quirks)

@@ -8,28 +8,28 @@ is retried here, since ``chat`` counts, spaces and records attempts. Bodies are 
 from __future__ import annotations
 
 import asyncio
-import json
 import ssl
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import anyio
 import httpx2
 
 from combee import __version__
+from combee.clients.answers import UNENCODED
 from combee.clients.model.balance import SERVER, BalancedTransport
-from combee.clients.model.body import RESPONSE_FORMAT
+from combee.clients.model.body import MALFORMED, MOST_TOKENS, RESPONSE_FORMAT
 from combee.clients.model.failures import NoAnswerError, NotInTimeError, StatusError
 from combee.clients.model.lanes import LaneTransport
 from combee.clients.model.looks import Looks
 from combee.clients.model.wire import Endpoint
+from combee.jsonread import read_json
 
 CONNECT_SECONDS = 15.0
 IGNORED = 3
 """How many replies without an object show that a server holds no model to a schema."""
 _MODELS_SECONDS = 30.0
+_OWNER_CHARS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,7 @@ class Connection:
             "Content-Type": "application/json",
             "User-Agent": f"combee/{__version__}",
             **dict(endpoint.headers),
+            **UNENCODED,
             **({"Authorization": f"Bearer {key}"} if key else {}),
         }
         self._balanced = BalancedTransport(LaneTransport) if endpoint.balanced else None
@@ -130,14 +131,15 @@ class Connection:
         within: float | None = None,
         server: str | None = None,
     ) -> httpx2.Response:
-        """``server``: the address that it must go to, of those that the calls are shared out over."""
-        limit = httpx2.USE_CLIENT_DEFAULT if within is None else within
+        """``within``: seconds for the whole answer. ``server``: the address that it must go to, of those that
+        the calls are shared out over."""
         extensions = None if server is None else {SERVER: server}
         try:
-            response = await self._client.request(
-                method, url, content=content, headers=self._headers, timeout=limit, extensions=extensions
-            )
-        except httpx2.TimeoutException as error:
+            async with asyncio.timeout(within):
+                response = await self._client.request(
+                    method, url, content=content, headers=self._headers, extensions=extensions
+                )
+        except (httpx2.TimeoutException, TimeoutError) as error:
             raise NotInTimeError from error
         except (httpx2.RequestError, ssl.SSLError, anyio.EndOfStream) as error:
             raise NoAnswerError from error
@@ -170,11 +172,12 @@ class ConnectionPool:
 
 def _served(content: bytes) -> tuple[ServedModel, ...]:
     try:
-        rows = json.loads(content)["data"]
+        rows = read_json(content)["data"]
         return tuple(
-            ServedModel(str(row["id"]), str(row.get("owned_by") or ""), _context_tokens(row)) for row in rows
+            ServedModel(str(row["id"]), str(row.get("owned_by") or "")[:_OWNER_CHARS], _context_tokens(row))
+            for row in rows
         )
-    except (KeyError, TypeError, AttributeError) as error:
+    except MALFORMED as error:
         raise ValueError("not a list of models") from error
 
 
@@ -182,28 +185,15 @@ def _context_tokens(row: dict[str, Any]) -> int | None:
     """Return the length that a row of ``/models`` has under one of the names for it that are in use."""
     meta = row.get("meta")
     length = row.get("max_model_len") or (meta.get("n_ctx") if isinstance(meta, dict) else None)
-    return length if isinstance(length, int) and length > 0 else None
+    return length if type(length) is int and 0 < length <= MOST_TOKENS else None
 
 
 def _http_client(endpoint: Endpoint, balanced: BalancedTransport | None) -> httpx2.AsyncClient:
-    """Return a client over lanes (to all servers of the name where the endpoint is ``balanced``), or over
-    the ordinary pool where the machine's proxy settings apply to the URL.
+    """Return a client over lanes: to all servers of the name where the endpoint is ``balanced``, or by the
+    machine's proxy where its settings apply to the URL.
 
     It follows no redirects: prompts go only to the URL that the user named.
     """
     timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
-    if balanced is not None:
-        return httpx2.AsyncClient(transport=balanced, timeout=timeout, follow_redirects=False)
-    if _is_proxied(endpoint.url):
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
-        return httpx2.AsyncClient(limits=limits, timeout=timeout, follow_redirects=False)
-    return httpx2.AsyncClient(transport=LaneTransport(), timeout=timeout, follow_redirects=False)
-
-
-def _is_proxied(url: str) -> bool:
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if host in ("localhost", "::1") or host.startswith("127."):
-        return False
-    proxies = getproxies()
-    return bool(proxies.get(parts.scheme) or proxies.get("all")) and not proxy_bypass(host)
+    lanes = balanced or LaneTransport.to(endpoint.url)
+    return httpx2.AsyncClient(transport=lanes, timeout=timeout, follow_redirects=False)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from combee.clients.model.body import Reply, counted, prompt_tokens
+from combee.clients.model.body import MALFORMED, Reply, counted, prompt_tokens
 from combee.clients.model.failures import StatusError
 from combee.clients.model.refusals import Again, Query, Quirk, meaning_of
 from combee.clients.model.wire import CanonicalRequest, ChatRequest, canonical_digest
@@ -72,7 +72,7 @@ def read_embeddings(content: bytes, prompt: Prompt) -> Reply | str:
         rows = {_index(row, place): _vector(row["embedding"]) for place, row in enumerate(data["data"])}
         usage = data.get("usage") or {}
         tokens = usage.get("prompt_tokens", usage.get("total_tokens"))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+    except (*MALFORMED, RecursionError, OverflowError):
         return "malformed"
     texts = len(prompt.messages)
     if count != texts or set(rows) != set(range(texts)):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import httpx2
+
+from combee.clients.answers import EncodedError, TooLongError
+from combee.jsonread import read_json
+
+MOST_MESSAGE_BYTES = 64 << 10
+"""How much is read of what a server says to a refusal."""
 
 
 class NoAnswerError(Exception):
@@ -16,16 +21,29 @@ class NoAnswerError(Exception):
         """Whether the endpoint cannot have seen the request."""
         return isinstance(self.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout)
 
+    @property
+    def reason(self) -> str:
+        """One word for the records."""
+        if isinstance(self.__cause__, EncodedError):
+            return "encoded"
+        return "long" if isinstance(self.__cause__, TooLongError) else "reset"
+
 
 class NotInTimeError(NoAnswerError):
     """The endpoint gave no connection, or no answer, within the client's own limit."""
+
+    @property
+    def reason(self) -> str:
+        """One word for the records."""
+        return "connect"
 
 
 class StatusError(Exception):
     """The endpoint answered with a status other than 2xx.
 
     ``code``, ``type`` and ``param`` come from the body's ``error`` object and are None where it has none.
-    ``message`` holds the whole body, since servers explain an error in different places.
+    ``message`` holds the whole body, since servers explain an error in different places, as UTF-8, whatever
+    character set it names.
     """
 
     def __init__(self, response: httpx2.Response) -> None:
@@ -40,8 +58,8 @@ class StatusError(Exception):
 
 
 def _body(response: httpx2.Response) -> Any:
-    text = response.text.strip()
+    text = response.content[:MOST_MESSAGE_BYTES].decode(errors="replace").strip()
     try:
-        return json.loads(text)
+        return read_json(text)
     except ValueError:
         return text

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from ssl import PROTOCOL_TLS_CLIENT, SSLContext
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 
-MAX_BODY_BYTES = 64 * 1024 * 1024
-"""A longer body cannot be the answer of a chat model; it is refused before it fills the memory."""
+from combee.clients.answers import body_of
+
+MAX_BODY_BYTES = 8 << 20
+"""A longer body cannot be the answer of a model; it is refused before it fills the memory."""
 
 IDLE_SECONDS = 3.0
 """A lane that was idle for this long reconnects. Servers close idle connections (uvicorn, and with it
@@ -24,10 +28,17 @@ vLLM, after 5 s), and a request that is sent at that moment is lost."""
 class LaneTransport(httpx2.AsyncBaseTransport):
     """Opens as many connections as there are requests in flight, and keeps them for later ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, proxy: str | None = None) -> None:
+        """``proxy``: the URL of the proxy that all requests go by."""
+        self._proxy = proxy
         self._idle: dict[str, list[httpx2.AsyncHTTPTransport]] = defaultdict(list)
         self._lanes: list[httpx2.AsyncHTTPTransport] = []
         self._contexts: dict[str, SSLContext] = {}
+
+    @classmethod
+    def to(cls, url: str) -> LaneTransport:
+        """Return one whose requests go by the proxy that the machine's settings name for ``url``, if any."""
+        return cls(_proxy_of(url))
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send on an idle lane and return the whole answer. Raises httpx2's errors."""
@@ -36,7 +47,7 @@ class LaneTransport(httpx2.AsyncBaseTransport):
         try:
             response = await lane.handle_async_request(request)
             try:
-                body = await _read(response, request)
+                body = await body_of(response, MAX_BODY_BYTES)
             finally:
                 await response.aclose()
         finally:
@@ -67,18 +78,20 @@ class LaneTransport(httpx2.AsyncBaseTransport):
         limits = httpx2.Limits(
             max_connections=None, max_keepalive_connections=1, keepalive_expiry=IDLE_SECONDS
         )
-        lane = httpx2.AsyncHTTPTransport(verify=self._context(scheme), limits=limits)
+        lane = httpx2.AsyncHTTPTransport(verify=self._context(scheme), limits=limits, proxy=self._proxy)
         self._lanes.append(lane)
         return lane
 
 
-async def _read(response: httpx2.Response, request: httpx2.Request) -> bytes:
-    assert isinstance(response.stream, httpx2.AsyncByteStream)
-    parts: list[bytes] = []
-    size = 0
-    async for part in response.stream:
-        size += len(part)
-        if size > MAX_BODY_BYTES:
-            raise httpx2.ReadError(f"the body is longer than {MAX_BODY_BYTES} bytes", request=request)
-        parts.append(part)
-    return b"".join(parts)
+def _proxy_of(url: str) -> str | None:
+    """Return the URL of the proxy that the machine's settings name for ``url``; None where it is asked
+    directly."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if host in ("localhost", "::1") or host.startswith("127."):
+        return None
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(host):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"

@@ -7,7 +7,6 @@ has no such page is not asked again, and one that is slow to give it is asked la
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,8 @@ WAITING = "vllm:num_requests_waiting"
 KV_USE = "vllm:kv_cache_usage_perc"
 PROMPT_TOKENS = "vllm:prefix_cache_queries_total"
 CACHED_TOKENS = "vllm:prefix_cache_hits_total"
+MOST = 1e15
+"""More than any of these metrics can be."""
 _NAMES = (RUNNING, WAITING, KV_USE, PROMPT_TOKENS, CACHED_TOKENS)
 
 
@@ -58,7 +59,7 @@ def read(page: bytes) -> Numbers:
     for sample in samples(page, _NAMES):
         if sample.name not in numbers:
             continue
-        if not 0 <= sample.value < math.inf:
+        if not 0 <= sample.value <= MOST:
             raise ValueError(f"{sample.name} is {sample.value}")
         numbers[sample.name].append(sample.value)
     return numbers

@@ -124,5 +124,5 @@ def _decoded(key: str, data: bytes) -> Completion | None:
         record = json.loads(data)
         completion = Completion.from_json(record["completion"])
         return completion if record["checksum"] == _checksum(key, completion) else None
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
         return None

@@ -29,6 +29,7 @@ from combee.clients.model.agents import AgentRequestError, agent_prompt
 from combee.clients.model.chat import ChatClient, ChatRequest, Completion
 from combee.clients.server import Server
 from combee.errors import BudgetExhaustedError, CombeeError, ContextLengthError, TransientError
+from combee.jsonread import read_json
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_AT_ONCE = 16
@@ -203,10 +204,10 @@ async def _body(request: Request) -> dict[str, Any]:
             data += piece
             if len(data) > MAX_BODY_BYTES:
                 raise _Refusal(413, "too_large", f"The request is longer than {MAX_BODY_BYTES:,} bytes.")
-        body = json.loads(data)
+        body = read_json(bytes(data))
     except ClientDisconnect:
         raise _Refusal(400, "invalid_request_error", "The request broke off.") from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise _Refusal(400, "invalid_request_error", "The request is not valid JSON.") from None
     if not isinstance(body, dict):
         raise _Refusal(400, "invalid_request_error", "The request is not a JSON object.")

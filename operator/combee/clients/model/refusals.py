@@ -152,7 +152,9 @@ def unknown_model(question: Query, served: tuple[str, ...] | None) -> EndpointEr
         return EndpointError(
             problem, where=question.where, fix="Check the URL (does it end in /v1?) and the model's name."
         )
-    names = ", ".join(served[:10]) + (f" and {len(served) - 10} more" if len(served) > 10 else "")
+    names = ", ".join(_flat(name)[:_SHOWN] for name in served[:10]) + (
+        f" and {len(served) - 10} more" if len(served) > 10 else ""
+    )
     return EndpointError(problem, where=question.where, fix=f"It serves: {names}.")
 
 
@@ -170,9 +172,11 @@ def shown(message: str, question: Query) -> str:
 
 
 def _flat(text: str) -> str:
-    """Return the text on one line with its JSON and Python escapes resolved: an echo is often escaped."""
+    """Return the text on one line with its JSON and Python escapes resolved, since an echo is often escaped,
+    and without what a terminal would obey."""
     text = _UNICODE.sub(_character, text)
-    return " ".join(_ESCAPE.sub(lambda match: match[1] if match[1] in "\"'/" else " ", text).split())
+    text = " ".join(_ESCAPE.sub(lambda match: match[1] if match[1] in "\"'/" else " ", text).split())
+    return text if text.isprintable() else "".join(one if one.isprintable() else "?" for one in text)
 
 
 def _character(match: re.Match[str]) -> str:

@@ -157,20 +157,22 @@ class Completion:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Completion:
-        """Read what ``to_json`` wrote. Raises KeyError, TypeError or ValueError for other data."""
+        """Read what ``to_json`` wrote. Raises KeyError, TypeError, ValueError or OverflowError for other
+        data, and for numbers that no call and no rollout can have: an earlier version took any of a
+        server."""
         if not isinstance(data["text"], str):
             raise TypeError("text is not a string")
         return cls(
             text=data["text"],
-            prompt_tokens=int(data["promptTokens"]),
-            completion_tokens=int(data["completionTokens"]),
-            cached_tokens=int(data["cachedTokens"]),
-            latency_seconds=float(data["latencySeconds"]),
+            prompt_tokens=_count(data["promptTokens"]),
+            completion_tokens=_count(data["completionTokens"]),
+            cached_tokens=_count(data["cachedTokens"]),
+            latency_seconds=_seconds(data["latencySeconds"]),
             finish_reason=str(data["finishReason"]),
-            attempts=int(data["attempts"]),
+            attempts=_count(data["attempts"]),
             hedged=bool(data.get("hedged", False)),
             retried_for=tuple(str(reason) for reason in data.get("retriedFor", ())),
-            lost_tokens=int(data.get("lostTokens", 0)),
+            lost_tokens=_count(data.get("lostTokens", 0)),
         )
 
 
@@ -256,6 +258,22 @@ class Budget(Protocol):
     def recall(self, role: str) -> None:
         """Check that something is left for an answer from the memo, which is charged like any other."""
         ...
+
+
+MOST_COUNTED = 10**12
+"""No call has so many tokens, and no rollout of many calls: sums of such counts stay exact as floats."""
+
+
+def _count(value: Any) -> int:
+    if not 0 <= (count := int(value)) <= MOST_COUNTED:
+        raise ValueError("a count is out of range")
+    return count
+
+
+def _seconds(value: Any) -> float:
+    if not 0 <= (seconds := float(value)) <= MOST_COUNTED:
+        raise ValueError("a latency is out of range")
+    return seconds
 
 
 def canonical_digest(content: object) -> str:

@@ -7,7 +7,6 @@ version's, as a share of the scale. Every window is asked for once. Nothing in a
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from combee.algo.verdict import number
 from combee.api.canary import Canary
 from combee.api.common import one_line
 from combee.api.prometheus import WINDOW, CostQuery, LatencyQuery, Prometheus, ScoreQuery
+from combee.jsonread import read_json
 from combee.plan.playbook.readings import Measure, Reading, Trouble
 
 STREAM = "prometheus"
@@ -121,7 +121,7 @@ def ready_seconds(prometheus: Prometheus, begins: int, first: int, now: float) -
 def read_answer(query: Query, content: bytes, times: Mapping[int, int]) -> Values | Trouble:
     """Read the numbers of a range query's answer. ``times``: the seconds since 1970 asked for -> window."""
     try:
-        raw = json.loads(content)
+        raw = read_json(content)
         if raw.get("status") == "error":
             return query.trouble("BadQuery", str(raw.get("error")))
         data = raw["data"]
@@ -137,7 +137,7 @@ def read_answer(query: Query, content: bytes, times: Mapping[int, int]) -> Value
         if "values" not in result[0]:
             return query.trouble("WrongType", "histogram" if "histograms" in result[0] else "no values")
         return {times[_whole(time)]: _number(value) for time, value in result[0]["values"]}
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError):
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError):
         return query.trouble("Unreadable", "not the JSON of a range query")
 
 

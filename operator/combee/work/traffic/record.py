@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from combee.jsonread import read_json
 from combee.methods.content import without_private
 
 VERSION = 1
@@ -96,7 +97,7 @@ def answer_record(body: bytes, *, streamed: bool) -> dict[str, Any] | None:
     """Return the first choice of a whole answer, redacted: content, tool calls, why it ended, tokens used.
     Returns None for an error, or an answer that broke off."""
     try:
-        choice, usage = _from_events(body) if streamed else _from_object(json.loads(body))
+        choice, usage = _from_events(body) if streamed else _from_object(read_json(body))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
         return None
     if choice.get("finish_reason") is None:
@@ -124,7 +125,7 @@ def _from_events(body: bytes) -> tuple[dict[str, Any], Any]:
             break
         if not data:
             continue
-        raw = json.loads(data)
+        raw = read_json(data)
         usage = _usage(raw) or usage
         for choice in raw.get("choices") or ():
             if choice.get("index", 0) != 0:
