@@ -10,6 +10,7 @@ CombeeError
 │   ├── ArtifactTooLargeError   what was learned does not fit where it is to be delivered
 │   ├── NotAvailableError   an address or a comparison that this installation cannot do
 │   └── StoreError          the artifact store refuses (read-only, full, locked by another run)
+│       └── DamagedError        a file of it is not what was written, or is gone
 ├── EndpointError           a model endpoint said no for good (wrong key, unknown model, a 400)
 │   ├── ContextLengthError  the request is longer than the model's context
 │   ├── VerdictError        an evaluator answers, but with no verdict
@@ -103,6 +104,10 @@ class StoreError(UserError):
     """The artifact store cannot be used: read-only, full, or held by another run."""
 
     code = "Store"
+
+
+class DamagedError(StoreError):
+    """A file that a finished step left is not what was written, or is gone; ``where`` is the file."""
 
 
 class EndpointError(CombeeError):

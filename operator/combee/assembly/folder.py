@@ -2,11 +2,12 @@
 
 DIR/run.json        name, digests of manifest and data: which run may be resumed here
 DIR/lock            held (flock) while a run works here; freed by the kernel when it dies
-DIR/plans/i000.json the frozen IterationPlans
+DIR/plans/i000.json the frozen IterationPlans; i000.sha256 beside each the digest of its bytes
 DIR/clocks/i000.json what the clocks showed when an iteration was planned, or learning stopped in its place
 DIR/steps/*.json    summaries of finished steps
 DIR/clock.json      the seconds that it took so far, over all sessions
 DIR/store/          the artifact store, unless the manifest names another
+DIR/SHA256SUMS      of the files below but reports, which `combee report` may write anew
 DIR/result.json prompt.md prompt.json (of components) lessons.md report.md report.html rollouts.jsonl
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -29,6 +31,10 @@ from combee.steps import LEADING
 
 RUN_FILE_VERSION = 1
 CLOCK = "clock.json"
+SUMS = "SHA256SUMS"
+_ANEW = (
+    "Name another folder with -o. With this one's store/memo in it, nothing that was answered is asked again"
+)
 MIN_FREE_BYTES = 16 << 20
 """A disk with less free space counts as full: a run would fail in its first iteration."""
 
@@ -94,7 +100,8 @@ class RunFolder:
     def freeze(self, plan: IterationPlan) -> IterationPlan:
         """Write a plan unless the iteration has one, and return the iteration's plan."""
         path = f"plans/i{plan.iteration:03d}.json"
-        if self.store.put_new(path, plan.to_json()):
+        if self.store.put_new(path, data := plan.to_json()):
+            self.store.put(f"plans/i{plan.iteration:03d}.sha256", f"{_sha256(data)}\n".encode())
             return plan
         data = self.store.get(path) or b""
         return IterationPlan.from_json(data, where=f"{self.path}/{path}")
@@ -134,6 +141,13 @@ class RunFolder:
         """Write down how long the run was at work."""
         clock = {"seconds": round(seconds, 3), "ended": ended}
         self.store.put(CLOCK, (json.dumps(clock) + "\n").encode())
+
+    def leave(self, files: Mapping[str, bytes]) -> None:
+        """Write what a session leaves, in order, and its digests, as ``sha256sum --check`` reads them."""
+        for name, data in files.items():
+            self.store.put(name, data)
+        kept = {name: data for name, data in files.items() if not name.startswith("report.")}
+        self.store.put(SUMS, "".join(f"{_sha256(data)}  {name}\n" for name, data in kept.items()).encode())
 
     def close(self) -> None:
         """Release the lock."""
@@ -175,7 +189,7 @@ def _refuse_another(path: Path, identity: RunIdentity) -> None:
         record = json.loads(Store.open(str(path)).get("run.json") or b"")
         digest, splits = str(record["manifestDigest"]), dict(record["data"])
     except (ValueError, KeyError, TypeError):
-        raise UserError("run.json is damaged", where=str(path), fix="Name another folder with -o") from None
+        raise UserError("run.json is damaged", where=str(path), fix=_ANEW) from None
     if digest != identity.manifest_digest:
         raise UserError(
             "the folder holds a run of another manifest "
@@ -256,6 +270,17 @@ def hold(path: Path) -> Iterator[None]:
         os.close(lock)
 
 
+def as_summed(path: Path) -> bool:
+    """Return whether the files that SHA256SUMS names are what was written. An earlier version wrote none, and
+    without its store a run could not write them again."""
+    sums = path / SUMS
+    if not sums.is_file() or not (path / "store").is_dir():
+        return True
+    lines = [line.partition("  ") for line in sums.read_text(errors="replace").splitlines()]
+    files = [(digest, Path(path, Path(name).name)) for digest, _, name in lines]
+    return bool(files) and all(file.is_file() and _sha256(file.read_bytes()) == one for one, file in files)
+
+
 def read_plans(folder: Path) -> dict[int, IterationPlan]:
     """Return the plans ``i*.json`` of a folder by iteration. Raises UserError when one cannot be read."""
     plans: dict[int, IterationPlan] = {}
@@ -269,8 +294,25 @@ def read_plans(folder: Path) -> dict[int, IterationPlan]:
                 fix="Give the folder `plans` of an earlier run",
             ) from None
         plan = IterationPlan.from_json(data, where=str(path))
+        if _sha256(data) != _stated(path, data):
+            raise UserError(
+                "not the plan that was frozen: its bytes have another digest",
+                where=str(path),
+                fix=f"Take it from a copy of the folder; if you changed it, remove {path.stem}.sha256",
+            )
         plans[plan.iteration] = plan
     return plans
+
+
+def _stated(path: Path, data: bytes) -> str:
+    """Return the digest that stands beside a plan; that of ``data`` where none does, as an earlier version
+    left it."""
+    beside = path.with_suffix(".sha256")
+    return beside.read_text(errors="replace").strip() if beside.is_file() else _sha256(data)
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def clocks_file(iteration: int) -> str:

@@ -16,7 +16,8 @@ from combee.cli.errors import USER_ERROR, say, say_line
 from combee.cli.screen import Screen, choose_mode
 from combee.errors import BugError, CombeeError
 from combee.local.flags import StandInFlags
-from combee.local.session import Prepared, prepare, run_session
+from combee.local.mend import run_mended
+from combee.local.session import Prepared, prepare
 from combee.local.sources import parse_stand_ins
 from combee.plan.types import EXIT_CODES
 from combee.report.result import Result
@@ -56,7 +57,7 @@ async def _interruptible(prepared: Prepared, out: Path, screen: Screen) -> Resul
     """Run the session. The first Ctrl-C (or SIGTERM) stops it cleanly; a second one at once."""
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_unclaimed)
-    work = asyncio.ensure_future(run_session(prepared, out, screen))
+    work = asyncio.ensure_future(run_mended(prepared, out, screen))
     stopping = False
 
     def stop() -> None:

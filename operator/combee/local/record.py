@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from combee.api.digests import manifest_digest
 from combee.assembly.folder import CLOCK, RunIdentity, holds, read_clocks, read_plans
 from combee.clients.store.store import Store
-from combee.errors import DataError, HeldOutMovedError, UserError
+from combee.errors import DamagedError, DataError, HeldOutMovedError, UserError
 from combee.local.session import Prepared
 from combee.names import LESSONS_FILE
 from combee.plan.decide import Identity
@@ -19,7 +20,7 @@ from combee.plan.types import Clocks, IterationPlan, StepSummary
 from combee.report.bundle import RESULT_FILE
 from combee.report.result import Result, read_result
 from combee.steps import kind_of
-from combee.work.context import served_path
+from combee.work.context import decoded_receipt, served_path
 from combee.work.noted import LostCall, all_notes
 
 _GOES_ON = ("Stopped", "Failed")
@@ -59,12 +60,14 @@ class Record:
         return over and iteration in self.clocks and iteration not in self.plans
 
     async def lost(self, paths: Sequence[str]) -> list[LostCall]:
-        """Return the calls that a step lost; ``paths`` are of what its shards wrote last."""
+        """Return the calls that a step lost; ``paths`` are of what its shards wrote last. Of a damaged file
+        nothing is known: a call that was lost then is missing in the memo."""
         graphs = []
         for path in paths:
-            data = await self.store.aget(path)
-            digest = json.loads(data)["outputs"].get("calls") if data else None
-            graphs += [await self.store.aget_blob(digest)] if digest else []
+            left = decoded_receipt(await self.store.aget(path) or b"")
+            digest = left.outputs.get("calls") if left else None
+            with suppress(DamagedError):
+                graphs += [await self.store.aget_blob(digest)] if digest else []
         return all_notes(graphs).lost
 
     async def context_tokens(self, prefix: str, role: str) -> int | None:
@@ -168,6 +171,6 @@ def _uid(summaries: Mapping[str, StepSummary], digest: str) -> str:
 
 def _seconds(folder: Path, result: Result | None) -> float:
     clock = folder / CLOCK
-    if clock.is_file():
+    with suppress(OSError, ValueError, LookupError, TypeError):
         return float(json.loads(clock.read_bytes())["seconds"])
     return result.wall_seconds if result is not None else 0.0

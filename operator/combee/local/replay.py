@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -34,7 +33,7 @@ from combee.report.outcome import result_of
 from combee.report.rollouts import read_graphs
 from combee.report.session import Session
 from combee.steps import kind_of
-from combee.work.context import read_receipt, receipt_path
+from combee.work.context import decoded_receipt, read_receipt, receipt_path
 from combee.work.private import kept_anew
 
 _NOT_COMPARED = frozenset({"calls", "record"})
@@ -190,8 +189,9 @@ class _Replay(LocalExecutor):
         for shard, path in enumerate(paths):
             data = await self.record.store.aget(path)
             now = await read_receipt(self.context, step.name, shard)
-            if data is not None and now is not None:
-                outputs = json.loads(data)["outputs"]
+            recorded = None if data is None else decoded_receipt(data)
+            if recorded is not None and now is not None:
+                outputs = recorded.outputs
                 named = {name: outputs.get(name) for name in now.outputs if name not in _NOT_COMPARED}
                 named |= await self._kept_anew(outputs, now)
                 made = {name: now.outputs[name] for name in named}
@@ -207,14 +207,15 @@ class _Replay(LocalExecutor):
         return {"trajectories": hashlib.sha256(data).hexdigest()}
 
 
-async def replay(prepared: Prepared, record: Record) -> Replayed:
-    """Work through a record again, and return what was done and what differs.
+async def replay(prepared: Prepared, record: Record, onto: Path | None = None) -> Replayed:
+    """Work through a record again, and return what was done and what differs. ``onto``: an empty folder that
+    is left with the store that was made.
 
     Raises UserError for a call that the record lacks, and DataError for a store that lacks what a step left.
     """
     replayed = Replayed(prepared.run.name)
     with tempfile.TemporaryDirectory(prefix="combee-replay-") as folder:
-        backend = Recorded(Path(folder), record.store)
+        backend = Recorded(onto or Path(folder), record.store)
         store = Store(backend, folder)
         # The budget was held when the calls were made; what is left of it now decides nothing.
         guard = BudgetGuard(Limits(), lambda: 0.0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from uuid import uuid4
@@ -27,7 +27,7 @@ from combee.assembly.context import (
     run_prefix,
     work_context,
 )
-from combee.assembly.folder import RunFolder, RunIdentity, given_plans, holds, read_plans
+from combee.assembly.folder import RunFolder, RunIdentity, as_summed, given_plans, holds, read_plans
 from combee.assembly.guard import BudgetGuard
 from combee.assembly.manifest import read_manifest_text, run_in
 from combee.assembly.rollouts import Place, check_adapter, rolling_out, sandbox_of, with_agent
@@ -40,6 +40,7 @@ from combee.clients.model.memo import Memo
 from combee.clients.sandbox.sandbox import Sandbox
 from combee.clients.store.store import Store
 from combee.errors import DataError, UserError
+from combee.jsonread import read_json
 from combee.local.clock import RunClock
 from combee.local.executor import LocalExecutor
 from combee.local.meter import Listener, Meter, Silent
@@ -211,7 +212,9 @@ def remember_servers(store: Store, info: Mapping[str, ModelInfo]) -> None:
 
 
 def _servers(store: Store) -> dict[str, str]:
-    return dict(json.loads(store.get(SERVERS) or b"{}"))
+    with suppress(ValueError, TypeError):  # damaged: it is put down again
+        return {str(model): str(by) for model, by in dict(read_json(store.get(SERVERS) or b"{}")).items()}
+    return {}
 
 
 async def _not_recorded() -> None:
@@ -254,13 +257,13 @@ OVER = ("Learned", "Unsure", "NothingBetter", "BudgetExhausted")
 
 
 def finished(out: Path, identity: RunIdentity, plans: Mapping[int, IterationPlan]) -> Result | None:
-    """Return the result of a run that is over, None where there is more to do or result.json cannot be read.
+    """Return the result of a run that is over, None where there is more to do, or a file of it is damaged.
 
     ``plans``: those of ``--plans``; a run with other iterations than they name is not over, nor is one that
     obeyed plans and is now to choose for itself. Raises UserError for another run, DataError for other data.
     """
     path = out / RESULT_FILE
-    if not holds(out, identity) or not path.is_file():
+    if not holds(out, identity) or not path.is_file() or not as_summed(out):
         return None
     kept = read_plans(out / "plans")
     if plans and plans.keys() != kept.keys():
@@ -379,8 +382,7 @@ async def _until_outcome(executor: LocalExecutor) -> Outcome:
 async def _write(session: Session, folder: RunFolder) -> Result:
     """result.json last: where it is, the rest is."""
     result, files = await texts(session)
-    for name, data in files.items():
-        await folder.store.aput(name, data)
+    await asyncio.to_thread(folder.leave, files)
     return result
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import io
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -14,8 +15,8 @@ from combee.algo.membership import split_select_gate
 from combee.api.run import RunSpec
 from combee.clients.model.chat import ChatClient
 from combee.clients.model.wire import Budget, OnCall
-from combee.clients.store.store import Store
-from combee.errors import BugError
+from combee.clients.store.store import RESTORE, Store
+from combee.errors import DamagedError
 from combee.methods.base import Method
 from combee.methods.protocol import Rendered
 from combee.plan.types import IterationPlan, Scorer, StepSummary
@@ -152,30 +153,57 @@ def served_path(prefix: str, role: str) -> str:
 
 
 async def read_receipt(context: WorkContext, step: str, shard: int = 0) -> StepSummary | None:
-    """Return a shard's receipt, or None when the shard is not finished."""
+    """Return a shard's receipt, or None when the shard is not finished. A damaged one counts as missing."""
     data = await context.store.aget(receipt_path(context, step, shard))
-    return None if data is None else StepSummary.from_plain(json.loads(data))
+    return None if data is None else decoded_receipt(data)
+
+
+_CHECKSUM = "receipt"
+"""The checksum's name among a receipt's outputs, where earlier versions let it stand."""
+
+
+def encoded_receipt(summary: StepSummary) -> bytes:
+    """Return the bytes of a receipt, with its checksum."""
+    plain = summary.to_plain()
+    plain["outputs"] = {**plain["outputs"], _CHECKSUM: _checksum(plain)}
+    return json.dumps(plain, indent=1, sort_keys=True, ensure_ascii=False).encode()
+
+
+def decoded_receipt(data: bytes) -> StepSummary | None:
+    """Return the summary in a receipt, or None for a damaged one. An earlier version's has no checksum."""
+    try:
+        plain = json.loads(data)
+        stated = plain["outputs"].pop(_CHECKSUM, None)
+        if stated is not None and stated != _checksum(plain):
+            return None
+        return StepSummary.from_plain(plain)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _checksum(plain: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
 
 
 async def write_receipt(context: WorkContext, summary: StepSummary, shard: int = 0) -> StepSummary:
-    """Write a shard's receipt and return the one that counts: the first that was written."""
-    data = json.dumps(summary.to_plain(), indent=1, sort_keys=True, ensure_ascii=False).encode()
-    if await context.store.aput_new(receipt_path(context, summary.step, shard), data):
+    """Write a shard's receipt and return the one that counts: the first that was written, unless it is
+    damaged."""
+    path, data = receipt_path(context, summary.step, shard), encoded_receipt(summary)
+    if await context.store.aput_new(path, data):
         return summary
     written = await read_receipt(context, summary.step, shard)
     if written is None:
-        raise BugError(
-            "a receipt that exists cannot be read", where=receipt_path(context, summary.step, shard)
-        )
-    return written
+        await context.store.aput(path, data)
+    return written or summary
 
 
 async def require_receipts(context: WorkContext, step: str, shards: int) -> list[StepSummary]:
-    """Return the receipts of all shards of a finished step. Raises BugError when one is missing."""
+    """Return the receipts of all shards of a finished step. Raises DamagedError when one is missing."""
     receipts = await asyncio.gather(*(read_receipt(context, step, shard) for shard in range(shards)))
-    missing = [shard for shard, receipt in enumerate(receipts) if receipt is None]
-    if missing:
-        raise BugError(f"shards {missing} of step {step} left no receipt", where=context.prefix)
+    missing = next((shard for shard, receipt in enumerate(receipts) if receipt is None), None)
+    if missing is not None:
+        where = f"{context.store.uri}/{receipt_path(context, step, missing)}"
+        raise DamagedError("the receipt of a finished step is damaged or missing", where=where, fix=RESTORE)
     return [receipt for receipt in receipts if receipt is not None]
 
 

@@ -37,7 +37,7 @@ def stopped_before_work(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run_session(*_: Any) -> None:
         raise UserError(CHECKED)
 
-    monkeypatch.setattr(run_command, "run_session", run_session)
+    monkeypatch.setattr(run_command, "run_mended", run_session)
 
 
 def stated(name: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from combee.clients.store.folder import TEMPORARY, Folder, Paths
 from combee.clients.store.s3 import is_passing, is_without_credentials
-from combee.errors import BugError, CombeeError, StoreError, TransientError
+from combee.errors import BugError, CombeeError, DamagedError, StoreError, TransientError
 
 _T = TypeVar("_T")
 _PART = re.compile(r"[^/\\\x00-\x1f\x7f]{1,255}")
@@ -27,6 +27,10 @@ DIGEST = re.compile(r"[0-9a-f]{64}")
 """What names a blob."""
 _SWEEP_AFTER_SECONDS = 3600.0
 _THREADS = 16
+RESTORE = (
+    "Restore it from a copy of the store. Without one start the run anew, on a store with this one's memo: "
+    "what it answers is not asked again"
+)
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_WRITE = {errno.EROFS, errno.EACCES, errno.EPERM}
 _IN_THE_WAY = {errno.ENOTDIR, errno.EEXIST, errno.EISDIR}
@@ -110,18 +114,16 @@ class Store:
         return digest
 
     def get_blob(self, digest: str) -> bytes:
-        """Return the bytes of that digest. Raises StoreError when they are absent or do not match it."""
+        """Return the bytes of that digest. Raises DamagedError when they are absent or do not match it."""
         path = blob_path(digest)
         data = self.get(path)
         if data is None:
-            raise StoreError(
-                "the object is missing", where=f"{self.uri}/{path}", fix="Was the store emptied?"
-            )
+            raise DamagedError("the file is missing", where=f"{self.uri}/{path}", fix=RESTORE)
         if hashlib.sha256(data).hexdigest() != digest:
-            raise StoreError(
-                f"the object's content does not match its digest ({len(data)} bytes)",
+            raise DamagedError(
+                f"the file's content does not match its digest ({len(data)} bytes)",
                 where=f"{self.uri}/{path}",
-                fix="The file was changed or damaged: remove it and run again.",
+                fix=RESTORE,
             )
         return data
 
