@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
 
-from combee.clients.store.store import Store
-from combee.errors import BudgetExhaustedError, BugError
+from combee.clients.store.store import RESTORE, Store
+from combee.errors import BudgetExhaustedError, BugError, DamagedError
 from combee.plan.types import IterationPlan, Step, StepSummary
 from combee.steps import KINDS
-from combee.work.context import WorkContext, read_receipt
+from combee.work.context import WorkContext, read_receipt, receipt_path
 
 GRACE_SECONDS = 10.0
 """A file that another pod wrote may be seen a little later on a network file system."""
@@ -39,7 +39,8 @@ async def read_inputs(
     is the end of a budget, the other shards' are waited for: what they spent is charged, too.
 
     Returns None when they are not all there after ``wait_seconds``: the pod yields its place. Where that is
-    None, they must be there; raises BugError that says which are not.
+    None, they must be there; raises BugError that says which are not. Raises DamagedError for one that is
+    there and cannot be read.
     """
     missing, receipts = wanted(step, plan), list[StepSummary]()
     since = context.clock()
@@ -56,6 +57,9 @@ async def read_inputs(
             break
         pause = min(LONGEST_PAUSE_SECONDS, max(FIRST_PAUSE_SECONDS, PAUSE_SHARE * (now - since)))
         await sleep(min(pause, until - now))
+    if damaged := await _present(context, missing):
+        where = f"{context.store.uri}/{receipt_path(context, *damaged[0])}"
+        raise DamagedError("the receipt of a finished step is damaged", where=where, fix=RESTORE)
     if wait_seconds is not None:
         return None
     names = ", ".join(f"{name} shard {shard}" for name, shard in missing[:5])

@@ -158,7 +158,7 @@ async def read_receipt(context: WorkContext, step: str, shard: int = 0) -> StepS
     return None if data is None else decoded_receipt(data)
 
 
-_CHECKSUM = "receipt"
+_CHECKSUM, _SHA256 = "receipt", "sha256:"
 """The checksum's name among a receipt's outputs, where earlier versions let it stand."""
 
 
@@ -173,8 +173,10 @@ def decoded_receipt(data: bytes) -> StepSummary | None:
     """Return the summary in a receipt, or None for a damaged one. An earlier version's has no checksum."""
     try:
         plain = json.loads(data)
-        stated = plain["outputs"].pop(_CHECKSUM, None)
-        if stated is not None and stated != _checksum(plain):
+        outputs = plain["outputs"]
+        # Known by either: a damaged name of it must not make it one of the outputs.
+        stated = [name for name, one in outputs.items() if name == _CHECKSUM or one.startswith(_SHA256)]
+        if stated and outputs.pop(stated[0]) != _checksum(plain):
             return None
         return StepSummary.from_plain(plain)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
@@ -182,7 +184,7 @@ def decoded_receipt(data: bytes) -> StepSummary | None:
 
 
 def _checksum(plain: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
+    return _SHA256 + hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
 
 
 async def write_receipt(context: WorkContext, summary: StepSummary, shard: int = 0) -> StepSummary:

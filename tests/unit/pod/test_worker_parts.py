@@ -19,7 +19,7 @@ from combee.api.run import Workers
 from combee.assembly.splits import refuse_moved
 from combee.clients.model.wire import CallRecord
 from combee.clients.store.store import Store
-from combee.errors import BugError, DataError, HeldOutMovedError
+from combee.errors import BugError, DamagedError, DataError, HeldOutMovedError
 from combee.names import step_name
 from combee.plan.types import RoleUsage, Step, StepSummary
 from combee.pod.budget import kept_by, shared_limits, spent_before
@@ -195,6 +195,20 @@ async def test_a_pod_that_waited_long_enough_yields(tmp_path: Path) -> None:
     found, clock = await read(tmp_path, 60, (StepSummary("m", "map"), 0))
     assert found is None and clock.now == pytest.approx(60)
     assert max(clock.slept) <= 1.0 and len(clock.slept) < 100
+
+
+@pytest.mark.parametrize("wait", [60, None])
+async def test_a_damaged_input_is_named_and_not_waited_for_again_and_again(
+    tmp_path: Path, wait: float | None
+) -> None:
+    there = [(StepSummary("m", "map"), 0), (StepSummary("m", "map"), 1), (StepSummary("r", "reduce"), 0)]
+    await read(tmp_path, 60, *there)
+    damaged = tmp_path / "runs" / "run" / "steps" / "m" / "00001.manifest.json"
+    damaged.write_bytes(damaged.read_bytes()[:-5])
+    with pytest.raises(
+        DamagedError, match=r"00001\.manifest\.json: the receipt of a finished step is damaged"
+    ):
+        await read(tmp_path, wait)
 
 
 async def test_inputs_that_must_be_there_and_are_not_are_a_bug(tmp_path: Path) -> None:
