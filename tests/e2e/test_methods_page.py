@@ -141,7 +141,7 @@ def test_a_packages_task_and_strategy_run_with_a_method_that_has_options(
     assert (setup["task"], setup["method"], setup["strategy"]) == ("Figures", "ShortNotes", "Halves")
     stages = {stage["stage"]: stage["calls"] for one in result["iterations"] for stage in one["stages"]}
     assert stages["halves"] == 2
-    plan = json.loads(next((tmp_path / "out" / "plans").iterdir()).read_text())
+    plan = json.loads(next((tmp_path / "out" / "plans").glob("*.json")).read_text())
     assert (plan["strategy"], plan["render_token_budget"]) == ("Halves", 4000)
 
 

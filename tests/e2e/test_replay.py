@@ -215,7 +215,7 @@ def test_what_a_clock_decided_comes_out_the_same_and_not_without_it(
     with monkeypatch.context() as patch:
         patch.setattr(LocalExecutor, "_clocks", shown)
         path, out = learn(train=40, budget=budget, prices={"currency": "EUR", "perGpuHour": 1.0})
-    sizes = [json.loads(plan.read_text())["batch_size"] for plan in sorted(out.glob("plans/*"))]
+    sizes = [json.loads(plan.read_text())["batch_size"] for plan in sorted(out.glob("plans/*.json"))]
     assert result_of(out)["outcome"] == "BudgetExhausted", (result_of(out)["reason"], sizes)
     kept = json.loads((out / "clocks" / "i000.json").read_text())
     assert Clocks(**kept) == clocks(0)

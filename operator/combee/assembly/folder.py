@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from combee.clients.store.folder import TEMPORARY
-from combee.clients.store.store import Store
+from combee.clients.store.store import DIGEST, Store
 from combee.errors import DataError, HeldOutMovedError, StoreError, UserError
 from combee.plan.types import Clocks, IterationPlan, StepSummary
 from combee.steps import LEADING
@@ -95,13 +95,21 @@ class RunFolder:
 
     def plans(self) -> dict[int, IterationPlan]:
         """Return the frozen plans by iteration."""
-        return read_plans(self.path / "plans")
+        plans = read_plans(self.path / "plans")
+        for iteration in plans:  # a session may have died between a plan and its digest
+            self._note_digest(iteration)
+        return plans
+
+    def _note_digest(self, iteration: int) -> None:
+        plan = f"plans/i{iteration:03d}"
+        digest = _sha256(self.store.get(f"{plan}.json") or b"")
+        self.store.put_new(f"{plan}.sha256", f"{digest}\n".encode())
 
     def freeze(self, plan: IterationPlan) -> IterationPlan:
         """Write a plan unless the iteration has one, and return the iteration's plan."""
         path = f"plans/i{plan.iteration:03d}.json"
-        if self.store.put_new(path, data := plan.to_json()):
-            self.store.put(f"plans/i{plan.iteration:03d}.sha256", f"{_sha256(data)}\n".encode())
+        if self.store.put_new(path, plan.to_json()):
+            self._note_digest(plan.iteration)
             return plan
         data = self.store.get(path) or b""
         return IterationPlan.from_json(data, where=f"{self.path}/{path}")
@@ -305,10 +313,11 @@ def read_plans(folder: Path) -> dict[int, IterationPlan]:
 
 
 def _stated(path: Path, data: bytes) -> str:
-    """Return the digest that stands beside a plan; that of ``data`` where none does, as an earlier version
-    left it."""
+    """Return the digest that stands beside a plan; that of ``data`` where none does: an earlier version left
+    none, and one that is damaged is none."""
     beside = path.with_suffix(".sha256")
-    return beside.read_text(errors="replace").strip() if beside.is_file() else _sha256(data)
+    stated = beside.read_text(errors="replace").strip() if beside.is_file() else ""
+    return stated if DIGEST.fullmatch(stated) else _sha256(data)
 
 
 def _sha256(data: bytes) -> str:

@@ -7,14 +7,13 @@ it is refused.
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from combee.assembly.folder import hold
-from combee.clients.store.store import Store
+from combee.clients.store.store import DIGEST, Store
 from combee.errors import CombeeError, DamagedError
 from combee.local.meter import Listener
 from combee.local.record import read_record
@@ -25,7 +24,6 @@ from combee.report.result import Result
 from combee.work.context import decoded_receipt, encoded_receipt
 
 BLOBS, RUNS = "blobs", "runs"
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 async def run_mended(prepared: Prepared, out: Path, listener: Listener) -> Result:
@@ -81,7 +79,7 @@ def _damaged_blobs(made: Store, store: Store) -> Iterator[str]:
 def _has(store: Store, digest: str) -> bool:
     """Return whether what a step left under a name is there and whole; some names are of no file."""
     try:
-        return _DIGEST.fullmatch(digest) is not None and store.get_blob(digest) is not None
+        return DIGEST.fullmatch(digest) is not None and store.get_blob(digest) is not None
     except DamagedError:
         return False
 
