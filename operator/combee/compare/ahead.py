@@ -72,7 +72,6 @@ def _ahead(
             iteration=step.counts["iteration"],
             calls=begun * len(calls),
             tokens=begun * sum(row.tokens for row in calls),
-            longest_output=max((row.completion_tokens for row in calls), default=0),
             seconds=seconds,
         )
         for step, begun, seconds in zip(ends, done.begun, done.waits, strict=True)

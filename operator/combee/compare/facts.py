@@ -28,7 +28,6 @@ class Part:
     iteration: int
     calls: int
     tokens: int
-    longest_output: int
     seconds: float
 
 
@@ -100,7 +99,6 @@ def _parts(step: StepSummary, rows: Sequence[CallRow], slots: int, law: LatencyL
                 iteration=step.counts.get("iteration", -1),
                 calls=len(calls),
                 tokens=sum(row.tokens for row in calls),
-                longest_output=max(row.completion_tokens for row in calls),
                 seconds=seconds,
             )
         )

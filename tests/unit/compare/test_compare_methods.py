@@ -82,7 +82,7 @@ def facts(cell: Cell, score: float, seconds: float) -> CellFacts:
         "baseline": dict.fromkeys("1234", 0.0),
         "best": {str(n): score + n / 100 + cell.seed * score / 1000 for n in range(4)},
     }
-    return CellFacts(cell, result, scores, (Part("map", "map", 0, 3, 900, 50, seconds),), 64)
+    return CellFacts(cell, result, scores, (Part("map", "map", 0, 3, 900, seconds),), 64)
 
 
 def test_a_difference_is_one_to_sequential_of_the_same_method(tmp_path: Path) -> None:

@@ -201,8 +201,8 @@ def _facts(
                 "best": {str(n): v for n, v in enumerate(scores[cell.strategy.name][cell.seed])},
             },
             (
-                Part("map", "map", 0, 3, 900, 50, seconds[cell.strategy.name]),
-                Part("gate", "evaluate", 0, 9, 9000, 50, 1e6),
+                Part("map", "map", 0, 3, 900, seconds[cell.strategy.name]),
+                Part("gate", "evaluate", 0, 9, 9000, 1e6),
             ),
             64,
         )
@@ -261,7 +261,7 @@ def test_ours_stands_beside_the_fastest_plain_loop_that_is_not_worse(task: Compa
         replace(
             one,
             cell=replace(one.cell, strategy=replace(one.cell.strategy, ahead=8)),
-            parts=(Part("8 at once", "map", 0, 9, 2700, 50, 20.0 + one.cell.seed),),
+            parts=(Part("8 at once", "map", 0, 9, 2700, 20.0 + one.cell.seed),),
         )
         for one in facts
         if one.cell.strategy.label == "Sequential"
