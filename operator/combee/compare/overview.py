@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from combee.algo.stats import MeanInterval
+from combee.algo.grouping import grouped
+from combee.algo.stats import MeanInterval, Paired
 from combee.compare.paper import published
-from combee.compare.table import Row, grouped
+from combee.compare.table import Row
 from combee.report.text import duration, score, signed
 
 PAPERS = "by GEPA with DeepSeek-V3.1"
@@ -32,17 +33,19 @@ def table(rows: Sequence[Row], types: Mapping[str, str]) -> list[list[str]]:
 def _cells(row: Row | None, task_type: str) -> list[str]:
     if row is None:
         return [""] * 4
-    difference = _span(row.difference.over_seeds, signed) if row.difference else ""
     point = published(task_type, row.cells[0].cell.strategy)
     return [
-        _span(row.score, score),
-        difference,
+        span(row.score, score),
+        span(row.difference.over_seeds if row.difference else None),
         duration(row.seconds),
         score(point.accuracy) if point is not None else "",
     ]
 
 
-def _span(interval: MeanInterval, write: Callable[[float], str]) -> str:
+def span(interval: MeanInterval | Paired | None, write: Callable[[float], str] = signed) -> str:
+    """Return an interval like ``+0.012 (−0.003 to +0.027)``; empty for None."""
+    if interval is None:
+        return ""
     mean = write(interval.mean)
     return f"{mean} ({write(interval.low)} to {write(interval.high)})" if interval.n > 1 else mean
 
@@ -52,7 +55,7 @@ def orders(rows: Sequence[Row], task_type: str) -> list[str]:
     the order of the paper's runs, by the paper's names. A method with fewer than two such strategies has no
     sentence."""
     sentences = []
-    for method, method_rows in grouped(rows, "method").items():
+    for method, method_rows in grouped(rows, lambda row: row.method).items():
         pairs = [(row, published(task_type, row.cells[0].cell.strategy)) for row in method_rows]
         matched = [(row, point) for row, point in pairs if point is not None]
         if len(matched) < 2:

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from combee.algo.grouping import grouped
 from combee.algo.latency import H200, LatencyLaw
 from combee.compare import overview, slots
 from combee.compare.paper import paper_text
 from combee.compare.strategies import REFERENCE
-from combee.compare.table import FEWEST_SEEDS, MARGIN, Row, grouped, no_worse, verdict
+from combee.compare.table import FEWEST_SEEDS, MARGIN, Row, no_worse, verdict
 from combee.report.build import style_sheet
-from combee.report.text import amount, duration, markdown, score, signed, visible
+from combee.report.text import amount, duration, markdown, score, visible
 from combee.report.words import SIMULATED, SIMULATED_BANNER
 
 HEADS = (
@@ -67,38 +68,27 @@ class Terms:
 
 def cells_of(row: Row) -> tuple[str, ...]:
     """Return a row's cells in the order of ``HEADS``."""
-    speed = row.speed_up
     start = f"{score(row.score.mean)} (start {score(row.start)})"
     return (
         row.strategy,
         start,
-        _span(row.difference.over_seeds if row.difference else None),
-        _span(row.difference.by_example if row.difference else None),
+        overview.span(row.difference.over_seeds if row.difference else None),
+        overview.span(row.difference.by_example if row.difference else None),
         verdict(row),
         f"{row.carried:.0f} of {row.distinct:.0f}",
         f"{row.rendered:.0f} of {row.entries:.0f}",
         f"{row.playbook_tokens:,.0f}",
         f"{row.calls:,.0f}",
         amount(row.tokens),
-        duration(row.seconds),
-        slots.times(speed) if speed else "1x" if row.reference else "",
-        slots.times(row.over_plain.ratio) if row.over_plain else "",
+        *slots.cells(row),
         amount(row.tokens_per_point) if row.tokens_per_point is not None else "no gain",
     )
-
-
-def _span(interval: object) -> str:
-    """Return an interval like ``+0.012 (−0.003 to +0.027)``; empty for None."""
-    if interval is None:
-        return ""
-    mean, low, high, n = (getattr(interval, name) for name in ("mean", "low", "high", "n"))
-    return f"{signed(mean)} ({signed(low)} to {signed(high)})" if n > 1 else signed(mean)
 
 
 def remarks(rows: Sequence[Row]) -> list[str]:
     """Return sentences on the speed of a task's rows, method by method: the fastest one, and its longest
     part."""
-    by_method = grouped(rows, "method")
+    by_method = grouped(rows, lambda row: row.method)
     return [
         f"{method}. {sentence}" if len(by_method) > 1 else sentence
         for method, method_rows in by_method.items()
@@ -200,7 +190,7 @@ def markdown_page(rows: Sequence[Row], terms: Terms) -> str:
         body = overview.table(shown, terms.types)
         lines += ["## Every task", "", *_table(overview.heads(list(terms.types)), body), ""]
         lines += ["![accuracy against time](plot.png)", ""]
-    for task, task_rows in grouped(shown, "task").items():
+    for task, task_rows in grouped(shown, lambda row: row.task).items():
         title = f"{task} ({terms.types[task]})" + (f", {SIMULATED}" if _simulated(task_rows) else "")
         lines += [f"## {markdown(title)}", "", *_table(HEADS, [cells_of(row) for row in task_rows])]
         lines += ["", *(f"{markdown(sentence)}\n" for sentence in _sentences(task_rows, terms.types[task]))]
@@ -248,7 +238,7 @@ def html_page(rows: Sequence[Row], terms: Terms, plots: Mapping[str, str]) -> st
             *_scroll("Every task", overview.heads(list(terms.types)), overview.table(shown, terms.types)),
         ]
         parts.append(_figure(_drawn(shown, terms), plots[ALL]))
-    for task, task_rows in grouped(shown, "task").items():
+    for task, task_rows in grouped(shown, lambda row: row.task).items():
         parts += _section(task, task_rows, terms, plots[task], slots.table(rows, task))
     parts.append("<h2>Terms</h2>" + _list(terms_text(terms, _seeds(rows))))
     return "\n".join([*parts, "</body></html>"]) + "\n"

@@ -28,7 +28,7 @@ def table(rows: Sequence[Row], task: str) -> Table | None:
             f"{number} slots: over {_plain(own_rows, number)}",
         ]
     return heads, [
-        [name, *(cell for number in numbers for cell in _cells(by_key.get((name, number))))]
+        [name, *(cell for number in numbers for cell in cells(by_key.get((name, number))))]
         for name in dict.fromkeys(row.strategy for row in own_rows)
     ]
 
@@ -44,7 +44,8 @@ def _plain(rows: Sequence[Row], number: int) -> str:
     return " or ".join(sorted(names)) or "the best plain loop"
 
 
-def _cells(row: Row | None) -> list[str]:
+def cells(row: Row | None) -> list[str]:
+    """Return a row's modelled time, its speed-up and its speed over the best plain loop."""
     if row is None:
         return [""] * 3
     speed = times(row.speed_up) if row.speed_up else "1x" if row.reference else ""

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
+from combee.algo.grouping import grouped
 from combee.algo.latency import LatencyLaw
 from combee.algo.stats import MeanInterval, Paired, mean_interval, paired_difference
 from combee.compare.facts import CellFacts, mean
@@ -98,24 +99,24 @@ class Row:
 
 def make_rows(facts: Sequence[CellFacts]) -> list[Row]:
     """Return one row for each (task, method, strategy, slots), in the order of the cells."""
-    grouped: dict[tuple[str, str, str, int], list[CellFacts]] = {}
-    starts = _start_partials(facts)
-    for cell_facts in facts:
-        cell = cell_facts.cell
-        key = cell.task.name, cell.learns_by, cell.strategy.label, cell_facts.slots
-        grouped.setdefault(key, []).append(cell_facts)
+    by_row, starts = grouped(facts, _row_key), _start_partials(facts)
     rows = [
         _row(
             cells,
             {
                 cell_facts.cell.seed: cell_facts
-                for cell_facts in grouped.get((task, method, REFERENCE, slots), [])
+                for cell_facts in by_row.get((task, method, REFERENCE, slots), [])
             },
             starts,
         )
-        for (task, method, _, slots), cells in grouped.items()
+        for (task, method, _, slots), cells in by_row.items()
     ]
     return [replace(row, over_plain=_over_plain(row, rows)) for row in rows]
+
+
+def _row_key(facts: CellFacts) -> tuple[str, str, str, int]:
+    cell = facts.cell
+    return cell.task.name, cell.learns_by, cell.strategy.label, facts.slots
 
 
 def _over_plain(row: Row, rows: Sequence[Row]) -> OverPlain | None:
@@ -250,14 +251,6 @@ def _parts(cells: Sequence[CellFacts]) -> tuple[PartMean, ...]:
             )
         )
     return tuple(sorted(means, key=lambda part: (-part.seconds, part.name)))
-
-
-def grouped(rows: Sequence[Row], field: Literal["task", "method"]) -> dict[str, list[Row]]:
-    """Return the rows by task or by method, in their order."""
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(getattr(row, field), []).append(row)
-    return groups
 
 
 def verdict(row: Row) -> str:
