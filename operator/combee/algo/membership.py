@@ -10,6 +10,7 @@ import hashlib
 import heapq
 from collections.abc import Mapping, Sequence
 
+from combee.algo.grouping import grouped
 from combee.algo.seeds import canonical_json, permutation, rng
 from combee.errors import BugError
 
@@ -91,9 +92,7 @@ def split_select_gate(
     >>> len(select), len(gate), sorted(select + gate)
     (2, 1, ['1', '2', '3'])
     """
-    members: dict[str, list[str]] = {}
-    for i in sorted(ids):
-        members.setdefault((clusters or {}).get(i, i), []).append(i)
+    members = grouped(sorted(ids), lambda i: (clusters or {}).get(i, i))
     hashed = sorted((hashlib.sha256(canonical_json([digest, name])).hexdigest(), name) for name in members)
     middle = (len(hashed) + 1) // 2
     select, gate = (

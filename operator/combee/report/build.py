@@ -16,6 +16,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from combee.algo.grouping import grouped
 from combee.names import LESSONS_MARK
 from combee.report import strategist, words
 from combee.report.audit import Audit, audit_table
@@ -125,10 +126,8 @@ def _context(result: Result, audit: Audit | None = None) -> dict[str, Any]:
 
 
 def _sections(entries: Sequence[Entry]) -> list[Section]:
-    grouped: dict[str, list[Entry]] = {}
-    for entry in entries:
-        grouped.setdefault(entry.section, []).append(entry)
-    return [Section(title, tuple(members)) for title, members in grouped.items()]
+    by_section = grouped(entries, lambda entry: entry.section)
+    return [Section(title, tuple(members)) for title, members in by_section.items()]
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from combee.algo.grouping import grouped
 from combee.report.parts import Servers
 from combee.report.result import IterationRecord, Result, StageTime
 from combee.steps import DIAGNOSE, EVALUATE, LEADING, PROFILE, order_of
@@ -16,9 +17,7 @@ LEARNING = (*LEADING, "verification", "select")
 def stage_sums(result: Result) -> tuple[StageTime, ...]:
     """Return every stage of the whole run, in the order in which they first ran, profile first, evaluation
     last. Quantiles are the means of the iterations', weighted by calls."""
-    stages: dict[tuple[str, str], list[StageTime]] = {}
-    for stage in _all_stages(result):
-        stages.setdefault((stage.step, stage.stage), []).append(stage)
+    stages = grouped(_all_stages(result), lambda stage: (stage.step, stage.stage))
     return tuple(_sum(stages[key]) for key in sorted(stages, key=lambda key: order_of(key[0])))
 
 
