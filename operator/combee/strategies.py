@@ -123,7 +123,7 @@ def scanned(how: Aggregation, batch: Batch) -> Calls:
     levels, merged = MERGES[how.merge](how, batch, leaves, leaves * min(ENTRIES_PER_LEAF, widest))
     again = leaves if rounds.high > 1 else 0
     in_map = leaves_in_map(how.strategy, redundancy.mode, redundancy.leaf_size, how.subgroups)
-    return Calls(leaves, widest, Range(leaves, leaves + again).plus(merged), levels, rounds, in_map)
+    return Calls(leaves, widest, Range(leaves, leaves + again) + merged, levels, rounds, in_map)
 
 
 MergeCost = Callable[[Aggregation, Batch, int, int], tuple[tuple[int, ...], Range]]

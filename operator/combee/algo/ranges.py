@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -10,8 +9,10 @@ from dataclasses import dataclass
 class Range:
     """From ``low`` to ``high``, both included.
 
-    >>> str(Range(1, 4).plus(Range.of(1000))), str(Range.of(7))
+    >>> str(Range(1, 4) + Range.of(1000)), str(Range.of(7))
     ('1,001 to 1,004', '7')
+    >>> sum([Range(1, 2), Range(0, 5)], NONE)
+    Range(low=1, high=7)
     """
 
     low: int
@@ -25,18 +26,8 @@ class Range:
         """A count that is known."""
         return cls(count, count)
 
-    def plus(self, other: Range) -> Range:
-        """The sum of two ranges."""
+    def __add__(self, other: Range) -> Range:
         return Range(self.low + other.low, self.high + other.high)
 
 
-def total(ranges: Iterable[Range]) -> Range:
-    """The sum of all.
-
-    >>> total([Range(1, 2), Range(0, 5)])
-    Range(low=1, high=7)
-    """
-    summed = Range(0, 0)
-    for each in ranges:
-        summed = summed.plus(each)
-    return summed
+NONE = Range(0, 0)

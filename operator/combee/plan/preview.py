@@ -14,7 +14,7 @@ from combee import strategies
 from combee.algo.budget import Spend, fits
 from combee.algo.calibration import sample_sizes
 from combee.algo.gates import CONFIDENCE, POWER, examples_needed
-from combee.algo.ranges import Range, total
+from combee.algo.ranges import NONE, Range
 from combee.algo.stats import detectable_gain, discordance_of, gate_power
 from combee.api import evaluation
 from combee.api.discipline import advice, hardware, refusal
@@ -221,7 +221,7 @@ def _work(spec: RunSpec, shape: DataShape, batches: Sequence[Batch]) -> tuple[Ra
     facts, rounds = shape.facts, spec.method.reflection_rounds
     learning = facts.train_rows * spec.method.epochs
     if not spec.rolls_out:
-        return Range(0, 0), Range(learning, learning)
+        return NONE, Range(learning, learning)
     every = spec.stopping.evaluate_every
     marks = math.ceil(learning / every) if every else EVALUATIONS_PER_RUN
     fixed = learning + facts.select_rows * (1 + min(len(batches), marks)) + facts.look_rollouts
@@ -229,23 +229,20 @@ def _work(spec: RunSpec, shape: DataShape, batches: Sequence[Batch]) -> tuple[Ra
     examples, cost = sum(batch.size for batch in least), _cost(spec, shape, 1, 1)
     scored = min(len(least), 1) if cost.knows_select else len(least)
     low = examples + facts.select_rows * (1 + scored)
-    replays = total([batch.replays for batch in batches])
+    replays = sum((batch.replays for batch in batches), NONE)
     checks = spec.method.epochs * cost.dropping.high
     rollouts = Range(min(low, fixed), fixed + replays.high + checks + (rounds - 1) * learning)
-    rollouts = rollouts.plus(_calibration(spec, shape).rollouts)
-    return rollouts, Range(examples, learning * rounds) if cost.reflects else Range(0, 0)
-
-
-_NONE = Range(0, 0)
+    rollouts += _calibration(spec, shape).rollouts
+    return rollouts, Range(examples, learning * rounds) if cost.reflects else NONE
 
 
 @dataclass(frozen=True, slots=True)
 class _Calibration:
     """What it takes to calibrate an evaluator, beside what a run does anyway."""
 
-    rollouts: Range = _NONE
-    evaluations: Range = _NONE
-    referee_calls: Range = _NONE
+    rollouts: Range = NONE
+    evaluations: Range = NONE
+    referee_calls: Range = NONE
 
 
 def _calibration(spec: RunSpec, shape: DataShape) -> _Calibration:
@@ -337,7 +334,7 @@ def _batch(spec: RunSpec, shape: DataShape, iteration: int, size: int) -> Batch:
     cost = _cost(spec, shape, size, most)
     batch = _of_one_part(spec, iteration, size, cost)
     shares = [_of_one_part(spec, iteration, len(range(place, size, most)), cost) for place in range(most)]
-    alone, dealt = batch.aggregator_calls, total([share.aggregator_calls for share in shares])
+    alone, dealt = batch.aggregator_calls, sum((share.aggregator_calls for share in shares), NONE)
     low, high = min(alone.low, dealt.low), max(alone.high, dealt.high)
     return replace(batch, aggregator_calls=Range(low * shape.components, high * shape.components))
 
@@ -366,7 +363,7 @@ def _counts(
     return Counts(
         rollouts=rollouts,
         reflections=reflections,
-        aggregator_calls=total([batch.aggregator_calls for batch in batches]),
+        aggregator_calls=sum((batch.aggregator_calls for batch in batches), NONE),
         examples=shape.facts.train_rows * spec.method.epochs,
         input_tokens=shape.input_tokens,
         start_tokens=shape.start_tokens,
@@ -375,9 +372,9 @@ def _counts(
         kept=cost.kept,
         reflects=cost.reflects,
         embeds=spec.aggregation.traits.embeds,
-        evaluations=rollouts.plus(calibration.evaluations) if spec.task.is_evaluated else _NONE,
+        evaluations=rollouts + calibration.evaluations if spec.task.is_evaluated else NONE,
         referee_calls=calibration.referee_calls,
-        proxy_calls=Range(0, shape.facts.select_rows) if "proxy" in spec.roles_in_use() else _NONE,
+        proxy_calls=Range(0, shape.facts.select_rows) if "proxy" in spec.roles_in_use() else NONE,
     )
 
 
