@@ -17,7 +17,7 @@ from uuid import uuid4
 from combee.algo.tokens import estimate_tokens
 from combee.api.digests import manifest_digest
 from combee.api.load import config_maps_in
-from combee.api.local import check_readable
+from combee.api.local import check_local, check_readable
 from combee.api.run import PromptLearningRun
 from combee.assembly.context import (
     Share,
@@ -47,7 +47,6 @@ from combee.local.meter import Listener, Meter, Silent
 from combee.local.sources import (
     StandIns,
     check_keys,
-    check_stand_ins,
     endpoints,
     read_initial_playbook,
     read_splits,
@@ -127,7 +126,7 @@ def prepare_run(
     if for_preview or recorded:
         check_readable(run, given.names())
     else:
-        check_stand_ins(run, given)
+        check_local(run, given.names())
     if not for_preview:
         sandbox = sandbox_of(run, given.task_user, base)
     splits = read_splits(run, task_of(run.spec.task), given, base)

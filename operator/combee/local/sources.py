@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from combee.api.common import ConfigMapKeyRef, SecretKeyRef, uri_scheme
 from combee.api.engines import Engine, Vllm
-from combee.api.local import INITIAL_PLAYBOOK, USUAL_URL, Given, check_local, sources
+from combee.api.local import INITIAL_PLAYBOOK, USUAL_URL, Given, sources
 from combee.api.parts import DataSource
 from combee.api.run import PromptLearningRun, RunSpec
 from combee.assembly.endpoints import checked_key, role_endpoints
@@ -110,11 +110,6 @@ def with_config_maps(
         if ref is not None and name not in given.data and ref.name in maps
     }
     return replace(given, beside={name: text for name, text in texts.items() if isinstance(text, str)})
-
-
-def check_stand_ins(run: PromptLearningRun, given: StandIns) -> None:
-    """Raise what a laptop lacks for this run, naming the flag."""
-    check_local(run, given.names())
 
 
 def with_engine_models(run: PromptLearningRun, given: StandIns) -> PromptLearningRun:
