@@ -5,9 +5,9 @@ Run from the repository's root; the files are ``crds/<plural>.yaml`` and the cha
 
 from __future__ import annotations
 
-import itertools
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -19,6 +19,7 @@ from combee.api.playbook_status import PlaybookStatus, VersionStatus
 from combee.api.run import PromptLearningRun, RunSpec
 from combee.api.status import RunStatus
 from combee.generate.crd_schema import spec_schema, status_schema, validations
+from combee.generate.files import keep
 from combee.names import API_GROUP
 
 VERSION = "v1alpha1"
@@ -198,25 +199,8 @@ def files() -> dict[str, str]:
 
 def main(arguments: list[str]) -> int:
     """Write the files, or say which are out of date; the exit status."""
-    stale = []
-    for folder, (name, text) in itertools.product((FOLDER, CHART_FOLDER), files().items()):
-        path = f"{folder}/{name}"
-        if arguments == ["--write"]:
-            with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123
-                file.write(text)
-        elif _read(path) != text:
-            stale.append(path)
-    if stale:
-        sys.stderr.write(f"out of date: {', '.join(stale)}; run: make fix\n")
-    return 1 if stale else 0
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:  # noqa: PTH123
-            return file.read()
-    except FileNotFoundError:
-        return ""
+    made = {Path(folder, name): text for folder in (FOLDER, CHART_FOLDER) for name, text in files().items()}
+    return keep(made, arguments)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from combee.generate.files import keep
 from combee.report.audit import Audit
 from combee.report.events import EVENTS
 from combee.report.result import Result
@@ -65,23 +66,6 @@ def generated() -> dict[Path, str]:
         _ROOT / "docs" / "result.md": _document("result.json", _RESULT_TEXT, result),
         _ROOT / "docs" / "events.md": _document("Events of `combee run --json`", _EVENTS_TEXT, events),
     }
-
-
-def main(arguments: Sequence[str]) -> int:
-    """``--write`` or ``--check``; without either, print the schema of result.json."""
-    if "--write" in arguments:
-        for path, text in generated().items():
-            path.write_text(text, "utf-8")
-        return 0
-    if "--check" in arguments:
-        stale = [
-            path for path, text in generated().items() if not path.exists() or path.read_text("utf-8") != text
-        ]
-        for path in stale:
-            sys.stderr.write(f"{path} is out of date: run `python -m combee.generate.schemas --write`\n")
-        return 1 if stale else 0
-    sys.stdout.write(_json(schema()))
-    return 0
 
 
 def _json(data: dict[str, Any]) -> str:
@@ -145,4 +129,4 @@ def _type(field: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    sys.exit(keep(generated(), sys.argv[1:]))
