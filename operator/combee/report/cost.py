@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from combee.algo.budget import Spend
 from combee.api.discipline import curve_is_from_here
 from combee.api.run import RunSpec
 from combee.plan.money import money_of
 from combee.plan.state import RunState, after_iteration, after_profile, charge
-from combee.plan.types import StepSummary
+from combee.plan.types import IterationPlan, StepSummary
 from combee.report.parts import DiagnosisRecord
 from combee.report.result import AcceptedPrompt, BudgetLine, CostPerPoint, Paired, SerialBaseline, SerialPoint
 from combee.report.session import Session
@@ -29,22 +29,22 @@ def whole_cost(session: Session, gate: Paired | None) -> CostPerPoint | None:
     return cost.model_copy(update={"gpu_seconds": held})
 
 
-def accepted(session: Session) -> tuple[AcceptedPrompt, ...]:
-    """Return the prompts that took the lead on select, by folding the state again."""
+def folded(session: Session) -> Iterator[tuple[IterationPlan, StepSummary, RunState, RunState]]:
+    """Yield each finished iteration: its plan, its summary, and the state before and after it. The state is
+    folded again, so that it is what the iteration's own decisions saw."""
     good = [one for one in session.summaries.values() if not one.error]
     profile = next((one for one in good if kind_of(one.kind).opens), None)
-    if profile is None or not profile.counts.get("select"):
-        return ()
-    state, prompts = with_diagnosis(after_profile(RunState(), profile), good), list[AcceptedPrompt]()
-    for summary in _finished(good):
-        plan, before = session.plans[summary.counts["iteration"]], state.best
+    if profile is None:
+        return
+    state = _with_diagnosis(after_profile(RunState(), profile), good)
+    ends = [one for one in good if kind_of(one.kind).sums_up]
+    for summary in sorted(ends, key=lambda one: one.counts["iteration"]):
+        plan, before = session.plans[summary.counts["iteration"]], state
         state = after_iteration(state, plan, summary)
-        if state.best is not None and state.best != before:
-            prompts.append(_accepted(session, state, state.best.select))
-    return tuple(prompts)
+        yield plan, summary, before, state
 
 
-def with_diagnosis(state: RunState, summaries: list[StepSummary]) -> RunState:
+def _with_diagnosis(state: RunState, summaries: list[StepSummary]) -> RunState:
     """Return the state once the diagnosis, if one was made, is charged."""
     for summary in summaries:
         kind = kind_of(summary.kind)
@@ -52,9 +52,13 @@ def with_diagnosis(state: RunState, summaries: list[StepSummary]) -> RunState:
     return state
 
 
-def _finished(summaries: list[StepSummary]) -> list[StepSummary]:
-    done = [one for one in summaries if kind_of(one.kind).sums_up]
-    return sorted(done, key=lambda one: one.counts["iteration"])
+def accepted(session: Session) -> tuple[AcceptedPrompt, ...]:
+    """Return the prompts that took the lead on select."""
+    return tuple(
+        _accepted(session, after, after.best.select)
+        for _, _, before, after in folded(session)
+        if before.facts and before.facts.select_rows and after.best and after.best != before.best
+    )
 
 
 def _accepted(session: Session, state: RunState, select: float) -> AcceptedPrompt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -20,14 +20,14 @@ from combee.methods.protocol import OVER_BUDGET, EntryView, Rendered
 from combee.plan.batching import ITERATIONS, Delay, delay_of
 from combee.plan.cluster.engines import shared_engines
 from combee.plan.parallelism import parallelism_of
-from combee.plan.state import DataFacts, RunState, after_iteration, after_profile
+from combee.plan.state import DataFacts, RunState
 from combee.plan.types import EXIT_CODES, IterationPlan, StepSummary
 from combee.report.cost import (
     accepted,
     budget_lines,
+    folded,
     serial_baseline,
     whole_cost,
-    with_diagnosis,
     with_serial,
 )
 from combee.report.diagnosed import diagnosis_of
@@ -211,23 +211,13 @@ def _held_out(session: Session, gate: Paired | None) -> HeldOut | None:
     )
 
 
-def _iterations(session: Session, records: _Records) -> list[IterationRecord]:
-    """Return a record of each finished iteration. The state is folded again, so that each record shows the
-    fit and the counts that its own decisions saw."""
-    good = [summary for summary in session.summaries.values() if not summary.error]
-    profile = next((summary for summary in good if kind_of(summary.kind).opens), None)
-    if profile is None:
-        return []
-    state = with_diagnosis(after_profile(RunState(), profile), good)
-    finished = {summary.counts["iteration"]: summary for summary in good if kind_of(summary.kind).sums_up}
-    rows, spec, best = list[IterationRecord](), session.run.spec, session.state.best
-    for number in sorted(finished):
-        plan, summary = session.plans[number], finished[number]
-        delay = delay_of(spec, state)
-        state = after_iteration(state, plan, summary)
-        row = _iteration(delay, spec.batching, state, plan, summary, records.iterations[number])
-        rows.append(row.model_copy(update={"best": best is not None and best.iteration == number}))
-    return rows
+def _iterations(session: Session, records: _Records) -> Iterator[IterationRecord]:
+    """Yield a record of each finished iteration, with the fit and the counts that its own decisions saw."""
+    spec, best = session.run.spec, session.state.best
+    for plan, summary, before, after in folded(session):
+        record, delay = records.iterations[plan.iteration], delay_of(spec, before)
+        row = _iteration(delay, spec.batching, after, plan, summary, record)
+        yield row.model_copy(update={"best": best is not None and best.iteration == plan.iteration})
 
 
 _RECORDED = (
