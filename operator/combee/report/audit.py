@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from combee.errors import DataError
-from combee.report.parts import Amount, Count, Model
+from combee.report.parts import Amount, Count, Model, first_wrong
 from combee.report.result import Outcome, Paired, Result
 from combee.report.text import Table
 
@@ -121,11 +121,8 @@ def read_audit(path: Path) -> Audit:
     try:
         return Audit.model_validate_json(path.read_bytes(), strict=True)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or "the whole document"
-        raise DataError(
-            f"{field}: {first['msg']}", where=str(path), fix="Run combee audit again, which writes it anew"
-        ) from None
+        fix = "Run combee audit again, which writes it anew"
+        raise DataError(first_wrong(error), where=str(path), fix=fix) from None
 
 
 def audit_beside(folder: Path, result: Result) -> Audit | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from combee.algo.parallelism import ShapeName
@@ -38,6 +38,12 @@ class Model(BaseModel):
         """Return one with these values. The other fields are attributes of ``source``, where it has them."""
         others = (name for name in cls.model_fields if name not in values and hasattr(source, name))
         return cls(**{name: getattr(source, name) for name in others}, **values)
+
+
+def first_wrong(error: ValidationError) -> str:
+    """Return the first wrong field of a document, and what is wrong with it."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'the whole document'}: {first['msg']}"
 
 
 class DiversityRecord(Model):

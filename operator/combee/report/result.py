@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError, model_validator
 from combee.errors import DataError
 from combee.methods.protocol import VariantKind
 from combee.plan.types import EXIT_CODES
-from combee.report.parts import Amount, Count, Difference, Model, Share
+from combee.report.parts import Amount, Count, Difference, Model, Share, first_wrong
 from combee.report.parts import BudgetLine as BudgetLine
 from combee.report.parts import DelayFit as DelayFit
 from combee.report.parts import DelayModel as DelayModel
@@ -387,14 +387,7 @@ def read_result(data: bytes, *, where: str = "result.json") -> Result:
     try:
         return Result.model_validate_json(data, strict=True)
     except ValidationError as error:
-        raise _data_error(error, where) from None
-
-
-def _data_error(error: ValidationError, where: str) -> DataError:
-    first = error.errors(include_url=False, include_input=False)[0]
-    path = ".".join(str(part) for part in first["loc"]) or "the whole document"
-    return DataError(
-        f"{path}: {first['msg']}",
-        where=where,
-        fix="result.json is written by `combee run` (version 1); run the same command again to write it anew",
-    )
+        fix = (
+            "result.json is written by `combee run` (version 1); run the same command again to write it anew"
+        )
+        raise DataError(first_wrong(error), where=where, fix=fix) from None
