@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from combee.algo.grouping import grouped
 from combee.report.prefix import saved_seconds
 from combee.report.result import DelayFit, DelayModel, Result
 
@@ -49,16 +50,6 @@ class Kept:
     lessons: int
     carried: int
 
-    def plus(self, other: Kept) -> Kept:
-        """Return the sums, under this label."""
-        return Kept(
-            self.label,
-            self.calls + other.calls,
-            self.inputs + other.inputs,
-            self.lessons + other.lessons,
-            self.carried + other.carried,
-        )
-
 
 def levels(result: Result) -> tuple[Kept, ...]:
     """Return retention by level of the reduce, summed over the iterations, in order of first appearance."""
@@ -81,10 +72,16 @@ def rarity(result: Result) -> tuple[Kept, ...]:
 
 
 def _by_label(parts: Iterable[Kept]) -> tuple[Kept, ...]:
-    total: dict[str, Kept] = {}
-    for part in parts:
-        total[part.label] = total[part.label].plus(part) if part.label in total else part
-    return tuple(total.values())
+    return tuple(
+        Kept(
+            label,
+            sum(one.calls for one in kept),
+            sum(one.inputs for one in kept),
+            sum(one.lessons for one in kept),
+            sum(one.carried for one in kept),
+        )
+        for label, kept in grouped(parts, lambda one: one.label).items()
+    )
 
 
 @dataclass(frozen=True, slots=True)
