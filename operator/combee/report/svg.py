@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 
-INK, MUTED, GRID, FIRST, SECOND, SURFACE = (f"#0{n}0{n}0{n}" for n in range(1, 7))
-_NAMES = {INK: "ink", MUTED: "muted", GRID: "grid", FIRST: "first", SECOND: "second", SURFACE: "surface"}
+INK, MUTED, GRID, FIRST, SECOND = (f"#0{n}0{n}0{n}" for n in range(1, 6))
+_NAMES = {INK: "ink", MUTED: "muted", GRID: "grid", FIRST: "first", SECOND: "second"}
 _SVG = "{http://www.w3.org/2000/svg}"
 _XLINK = "{http://www.w3.org/1999/xlink}"
 _DROPPED_PROPERTIES = {"font", "font-family", "font-style", "font-weight", "font-variant", "font-stretch"}
