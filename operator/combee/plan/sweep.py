@@ -16,6 +16,7 @@ from dataclasses import astuple, dataclass, field, replace
 
 from pydantic import ValidationError
 
+from combee.algo.grouping import grouped
 from combee.api.stores import Store
 
 SLOT_SECONDS = 3600
@@ -144,9 +145,7 @@ def decide_sweep(seen: SweepSeen, now: float) -> SweepPlan:
 
     A store is swept once in a SLOT_SECONDS while something in it is to end and no gateway looks after it.
     """
-    jobs: dict[str, list[SweepJob]] = {}
-    for job in seen.jobs:
-        jobs.setdefault(job.memory.key, []).append(job)
+    jobs = grouped(seen.jobs, lambda job: job.memory.key)
     plans = [_store_plan(seen, jobs.get(key, []), key, now) for key in jobs.keys() | seen.live.keys()]
     return SweepPlan(
         start=tuple(start for plan in plans for start in plan.start),
