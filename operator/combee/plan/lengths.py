@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from combee.algo.ranges import Range
+from combee.algo.ranges import NONE, Range
 from combee.plan.expected import ANSWER_TOKENS
 from combee.strategies import ENTRIES_PER_LEAF, ENTRY_TOKENS, REFLECTION_TOKENS
 
@@ -45,9 +45,6 @@ ALL = Writing(answer=600, reflection=600, kept=1e9, share=1.0)
 """As much, with all that may be tried, and the playbook at its budget from the first call on."""
 
 
-_NONE = Range(0, 0)
-
-
 @dataclass(frozen=True, slots=True)
 class Counts:
     """The calls of a run, and what they are given."""
@@ -69,10 +66,10 @@ class Counts:
     """entries for each example that come to be shown, as the base method expects them."""
     reflects: bool
     embeds: bool
-    evaluations: Range = _NONE
+    evaluations: Range = NONE
     """answers that an evaluator scores, rollouts and calibration alike."""
-    referee_calls: Range = _NONE
-    proxy_calls: Range = _NONE
+    referee_calls: Range = NONE
+    proxy_calls: Range = NONE
     """answers on which a proxy is compared with the evaluator."""
 
 
