@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
+from combee.algo.grouping import grouped
 from combee.methods.protocol import Update
 from combee.records import Reflection
 from combee.work.reduction import Reduction
@@ -69,10 +69,5 @@ async def merge(
 
 def canonical(updates: list[Update]) -> list[Update]:
     """Return equal updates once, with their sources and citations united, in the order of their keys."""
-    joined: dict[str, Update] = {}
-    for update in sorted(updates, key=lambda update: (update.section, update.text)):
-        equal = joined.get(update.key, update)
-        joined[update.key] = replace(
-            equal, sources=equal.sources | update.sources, cited=equal.cited | update.cited
-        )
-    return [joined[key] for key in sorted(joined)]
+    by_key = grouped(sorted(updates, key=lambda update: (update.section, update.text)), lambda one: one.key)
+    return [by_key[key][0].backed_by(by_key[key]) for key in sorted(by_key)]
