@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -26,16 +27,22 @@ class Answering:
 
     answer: Callable[[Request], Reply]
     port: int = 0
+    host: str = "127.0.0.1"
     asked: list[Request] = field(default_factory=list)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
+
+
+def in_json(body: object, status: int = 200) -> Reply:
+    """A reply with a body of JSON."""
+    return status, {"Content-Type": "application/json"}, json.dumps(body).encode()
 
 
 @contextmanager
-def answering(answer: Callable[[Request], Reply]) -> Iterator[Answering]:
-    server = Answering(answer)
+def answering(answer: Callable[[Request], Reply], host: str = "127.0.0.1") -> Iterator[Answering]:
+    server = Answering(answer, host=host)
     with listening(server):
         yield server
 
@@ -65,7 +72,7 @@ def listening(server: Answering, tls: ssl.SSLContext | None = None) -> Iterator[
         def log_message(self, format: str, *args: object) -> None:
             """Says nothing."""
 
-    listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    listener = ThreadingHTTPServer((server.host, 0), Handler)
     listener.daemon_threads = True
     if tls is not None:
         listener.socket = tls.wrap_socket(listener.socket, server_side=True)

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from answering import Reply, Request, answering, in_json
 
 TOPICS = {
     "login": ("log in", "sign", "password", "account is locked"),
@@ -85,62 +86,21 @@ def desk() -> Iterator[Desk]:
     """Serve it on a port of its own."""
     counting = threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(request: Request) -> Reply:
+        if request.method == "GET":
+            return in_json({"data": [{"id": "openai/gpt-oss-20b", "object": "model", "owned_by": "desk"}]})
+        body = json.loads(request.body)
+        role = body["response_format"]["json_schema"]["name"]
+        system, user = body["messages"][0]["content"], body["messages"][1]["content"]
+        with counting:
+            served.asked[role] += 1
+            served.prompts.append(user)
+        text = json.dumps(ROLES[role](system, user))
+        message = {"role": "assistant", "content": text}
+        usage = {"prompt_tokens": len(system + user) // 4, "completion_tokens": 50, "total_tokens": 50}
+        choices = [{"index": 0, "finish_reason": "stop", "message": message}]
+        return in_json({"model": body["model"], "choices": choices, "usage": usage})
 
-        def _send(self, body: dict[str, Any]) -> None:
-            data = json.dumps(body).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def do_GET(self) -> None:
-            self._send(
-                {
-                    "object": "list",
-                    "data": [{"id": "openai/gpt-oss-20b", "object": "model", "owned_by": "desk"}],
-                }
-            )
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            role = body["response_format"]["json_schema"]["name"]
-            system, user = body["messages"][0]["content"], body["messages"][1]["content"]
-            with counting:
-                served.asked[role] += 1
-                served.prompts.append(user)
-            text = json.dumps(ROLES[role](system, user))
-            self._send(
-                {
-                    "id": "x",
-                    "object": "chat.completion",
-                    "created": 0,
-                    "model": body["model"],
-                    "choices": [
-                        {
-                            "index": 0,
-                            "finish_reason": "stop",
-                            "message": {"role": "assistant", "content": text},
-                        }
-                    ],
-                    "usage": {
-                        "prompt_tokens": len(system + user) // 4,
-                        "completion_tokens": 50,
-                        "total_tokens": 50,
-                    },
-                }
-            )
-
-        def log_message(self, *_: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    served = Desk(f"http://127.0.0.1:{server.server_port}/v1")
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with answering(answer) as server:
+        served = Desk(f"{server.url}/v1")
         yield served
-    finally:
-        server.shutdown()
-        server.server_close()

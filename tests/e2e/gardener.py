@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from desk import _distil, _merge
+
+from answering import Reply, Request, answering, in_json
 
 FEEL = {"id": "c1", "type": "function", "function": {"name": "feel_soil", "arguments": "{}"}}
 
@@ -61,34 +61,14 @@ class Gardener:
 def gardener(host: str = "127.0.0.1") -> Iterator[Gardener]:
     """Serve it on a port of its own of ``host``."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(request: Request) -> Reply:
+        if request.method == "GET":
+            return in_json({"data": [{"id": "openai/gpt-oss-20b", "object": "model", "owned_by": "garden"}]})
+        message = served.answer(json.loads(request.body), request.headers.get("Authorization", ""))
+        finish = "tool_calls" if message.get("tool_calls") else "stop"
+        choice = {"index": 0, "finish_reason": finish, "message": message}
+        return in_json({"choices": [choice], "usage": {"prompt_tokens": 40, "completion_tokens": 10}})
 
-        def _send(self, body: dict[str, Any]) -> None:
-            data = json.dumps(body).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def do_GET(self) -> None:
-            self._send({"data": [{"id": "openai/gpt-oss-20b", "object": "model", "owned_by": "garden"}]})
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            message = served.answer(body, self.headers.get("Authorization", ""))
-            finish = "tool_calls" if message.get("tool_calls") else "stop"
-            choice = {"index": 0, "finish_reason": finish, "message": message}
-            self._send({"choices": [choice], "usage": {"prompt_tokens": 40, "completion_tokens": 10}})
-
-        def log_message(self, *_: object) -> None: ...
-
-    server = ThreadingHTTPServer((host, 0), Handler)
-    served = Gardener(f"http://{host}:{server.server_port}/v1")
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with answering(answer, host) as server:
+        served = Gardener(f"{server.url}/v1")
         yield served
-    finally:
-        server.shutdown()
-        server.server_close()

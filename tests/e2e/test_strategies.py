@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from checks import refused
 from e2e_support import ENDED, FORMULA, MODEL, Manifest, Sim, Sims, combee, result_of
 from pods import UID, Cluster
 
+from answering import Reply, Request, answering, in_json
 from combee.names import step_name
 from combee.plan.types import StepSummary
 
@@ -147,34 +146,17 @@ def test_pods_learn_what_a_laptop_learns(
     assert [(one["updates"], other["artifact"]) for one, other in pairs] == learned(out)
 
 
-class _ChatOnly(BaseHTTPRequestHandler):
-    """Lists its model and knows nothing else, as a server of a generative model does."""
-
-    def _answer(self, status: int, body: dict[str, Any]) -> None:
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def do_GET(self) -> None:
-        self._answer(200, {"data": [{"id": MODEL, "object": "model", "owned_by": "vllm"}]})
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self._answer(404, {"detail": "Not Found"})
-
-    def log_message(self, *_: object) -> None:
-        pass
+def _chat_only(request: Request) -> Reply:
+    """It lists its model and knows nothing else, as a server of a generative model does."""
+    if request.method == "GET":
+        return in_json({"data": [{"id": MODEL, "object": "model", "owned_by": "vllm"}]})
+    return in_json({"detail": "Not Found"}, 404)
 
 
 @pytest.fixture
 def chat_only() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _ChatOnly)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    server.shutdown()
+    with answering(_chat_only) as server:
+        yield f"{server.url}/v1"
 
 
 def test_an_endpoint_without_embeddings_is_refused_before_any_work(
