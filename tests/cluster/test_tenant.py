@@ -501,12 +501,14 @@ def test_the_server_finds_nothing_wrong_with_the_policies(tenant: Tenant) -> Non
     found = tenant.cluster.get(kind, "-l", "app.kubernetes.io/instance=combee")["items"]
     policies = [policy for policy in found if policy["metadata"]["name"].startswith(ours)]
     names = {policy["metadata"]["name"].removeprefix(ours) for policy in policies}
-    assert names == {"canaries", "gateways", "own", "playbooks", "runs"}
+    by_kind = {f"{kind}-addresses" for kind in ("promptlearningruns", "playbooks")}
+    by_kind |= {f"{kind}-data" for kind in ("runs", "playbooks")}
+    assert names == {"canaries", "gateways", "own", "pairs", "playbooks", "runs"} | by_kind
     for policy in policies:
         # Copies without a binding, made now that the server knows the CRDs; the second with a mistake.
         name = f"{policy['metadata']['name']}-{secrets.token_hex(2)}"
         spec = copy.deepcopy(policy["spec"])
-        spec["validations"].append({"expression": "object.spec.notThere == 1"})
+        spec["validations"].append({"expression": "object.notThere == 1"})
         try:
             assert _warnings(tenant.cluster, f"{name}-good", policy["spec"]) == []
             (warning,) = _warnings(tenant.cluster, f"{name}-bad", spec)
