@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from pydantic import ValidationError
 
@@ -24,6 +24,8 @@ KINDS: dict[str, type[Model]] = {
 }
 """every kind; only runs are learned, the others belong to a cluster and are checked here."""
 Resource = PromptLearningRun | Playbook | PlaybookVersion
+Refusals = Callable[[Resource], Iterable[ManifestError]]
+"""What is refused of a resource; each says where by a path, such as ``spec.engines[0]``."""
 
 
 def parse_runs(text: str, where: str) -> list[PromptLearningRun]:
@@ -70,13 +72,16 @@ def parse_resource(data: object, where: str) -> Resource:
     return _resource(data, _unplaced(where))
 
 
-def problems_in(text: str, where: str) -> list[CombeeError]:
-    """Return all that is wrong with a manifest, empty when nothing is: what ``combee validate`` lists."""
+def problems_in(text: str, where: str, also: Refusals = lambda resource: ()) -> list[CombeeError]:
+    """Return all that is wrong with a manifest, empty when nothing is: what ``combee validate`` lists.
+
+    ``also`` gives what else is refused of a resource that its models accept; its lines are found here.
+    """
     try:
         documents = _documents(text, where)
     except CombeeError as error:
         return [error]
-    problems = [one for each in documents for one in _problems(each.value, _placed(where, each))]
+    problems = [one for each in documents for one in _problems(each.value, _placed(where, each), also)]
     if not problems and any(_kind(document.value) == KIND for document in documents):
         try:
             parse_runs(text, where)
@@ -134,11 +139,13 @@ def _unplaced(where: str) -> Callable[[Loc], str]:
     return lambda loc: ": ".join(part for part in (where, path_text(loc)) if part)
 
 
-def _problems(data: object, place: Callable[[Loc], str]) -> list[CombeeError]:
+def _problems(data: object, place: Callable[[Loc], str], also: Refusals) -> list[CombeeError]:
     try:
         root = _check_kind(data, place)
         resource = root.model_validate(data)
-        return [*_unstated(resource, place)]
+        assert isinstance(resource, Resource)
+        more = [ManifestError(e.what, where=place(path_of(e.where)), fix=e.fix) for e in also(resource)]
+        return [*_unstated(resource, place), *more]
     except ValidationError as error:
         return [*explain(error, root=root, where=place)]
     except CombeeError as error:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from combee.api.discipline import advice
-from combee.api.load import KIND, disciplined, problems_in, resources_in
+from combee.api.cluster import check_cluster
+from combee.api.common import API_VERSION
+from combee.api.discipline import SPEC, TEMPLATE, advice
+from combee.api.load import KIND, Resource, disciplined, problems_in, resources_in
 from combee.api.playbook import Playbook
+from combee.api.run import PromptLearningRun
 from combee.assembly.manifest import STANDARD_INPUT, read_manifest_text
 from combee.cli.errors import USER_ERROR, guarded, say, write
+from combee.errors import ManifestError
+from combee.objects.allowed import refused, refused_templates
 from combee.plan.playbook.traffic import least_epsilon, warnings
 
 PAIRS = (1_000, 10_000, 100_000)
@@ -29,6 +35,26 @@ def _warn(playbook: Playbook, *, as_json: bool) -> None:
         _note(f"the least epsilon {allowed} for an equal candidate, by {can}", as_json=as_json)
 
 
+def _refused(resource: Resource) -> Iterator[ManifestError]:
+    """Yield what the operator refuses, whatever its installation allows. A laptop takes a run's files."""
+    if isinstance(resource, PromptLearningRun):
+        yield from refused_templates(resource.spec)
+    elif isinstance(resource, Playbook) and resource.spec.learn is not None:
+        learn = {**resource.spec.learn.template.dump(), "playbookRef": {"name": resource.metadata.name}}
+        body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "run"}, "spec": learn}
+        for error in refused(PromptLearningRun.model_validate(body)):
+            at = error.where.removeprefix(SPEC)
+            yield ManifestError(error.what, where=f"{TEMPLATE}{at}", fix=error.fix)
+
+
+def _laptop_only(run: PromptLearningRun) -> list[ManifestError]:
+    """Return what a cluster would refuse of a run that a laptop takes; nothing of one that names a laptop's
+    files or no Playbook, which is plainly for a laptop."""
+    refusals = check_cluster(run)
+    plainly = any(error.where.endswith((".uri", ".playbookRef")) for error in refusals)
+    return [] if plainly else refusals
+
+
 def _note(text: str, *, as_json: bool) -> None:
     # With --json, stderr is for events alone.
     if not as_json:
@@ -40,7 +66,7 @@ def run_validate(path: Path, *, as_json: bool) -> int:
 
     def work() -> int:
         text = read_manifest_text(path)
-        problems = problems_in(text, str(path))
+        problems = problems_in(text, str(path), _refused)
         for problem in problems:
             say(problem, as_json=as_json)
         if problems:
@@ -52,6 +78,9 @@ def run_validate(path: Path, *, as_json: bool) -> int:
                 _note(f"warning: {one.kind} {one.metadata.name}: {text}", as_json=as_json)
             if isinstance(one, Playbook):
                 _warn(one, as_json=as_json)
+            if isinstance(one, PromptLearningRun):
+                for error in _laptop_only(one):
+                    _note(f"warning: {one.kind} {one.metadata.name}, on a cluster: {error}", as_json=as_json)
         ids = [(one.kind, one.metadata.name) for one in resources]
         names = ", ".join(name if kind == KIND else f"{kind} {name}" for kind, name in ids)
         kept, file = ("write it to run.yaml, then ", "run.yaml") if path == STANDARD_INPUT else ("", path)

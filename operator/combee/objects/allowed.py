@@ -9,11 +9,12 @@ known to be harmless rather than of what is known to be harmful.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 from combee import names
+from combee.api.cluster import check_cluster
 from combee.api.parts import PodTemplate
-from combee.api.run import RunSpec
+from combee.api.run import PromptLearningRun, RunSpec
 from combee.errors import ManifestError
 
 ANNOTATIONS = (
@@ -67,59 +68,55 @@ _OTHERS = ("kubernetes.io", "k8s.io", "x-k8s.io", names.API_GROUP)
 _RESERVED_LABELS = ("job-name", "controller-uid", "pod-template-hash")
 
 
-def check_templates(spec: RunSpec, annotations: Iterable[str] = ()) -> None:
-    """Refuse a run whose templates ask for more than they may. ``annotations``: more allowed keys.
+def refused(run: PromptLearningRun) -> Iterator[ManifestError]:
+    """Yield all that every cluster refuses of a run which its models accept, with path and fix."""
+    yield from check_cluster(run)
+    yield from refused_templates(run.spec)
 
-    Raises ManifestError with the path of the field and what to do.
-    """
+
+def refused_templates(spec: RunSpec) -> Iterator[ManifestError]:
+    """Yield what a run's templates ask for and may not."""
     if spec.workers.template is not None:
-        check_template(spec.workers.template, "spec.workers.template", annotations)
+        yield from _refused(spec.workers.template, "spec.workers.template")
     for index, engine in enumerate(spec.engines):
-        check_template(engine.template, f"spec.engines[{index}].template", annotations)
+        yield from _refused(engine.template, f"spec.engines[{index}].template")
 
 
-def check_template(template: PodTemplate, where: str, annotations: Iterable[str] = ()) -> None:
-    """Refuse what a template may not set. ``where`` is its path. ``api.parts`` has already checked how keys
-    and amounts are written, and which resources there are."""
-    more = (*ANNOTATIONS, *annotations)
+def check_template(template: PodTemplate, where: str) -> None:
+    """Raise ManifestError for the first thing that a template may not set. ``where`` is its path.
+
+    ``api.parts`` has already checked how keys and amounts are written, and which resources there are.
+    """
+    for error in _refused(template, where):
+        raise error
+
+
+def _refused(template: PodTemplate, where: str) -> Iterator[ManifestError]:
     for key in template.metadata.labels:
-        _label(key, f"{where}.metadata.labels")
+        if key in _RESERVED_LABELS or (_foreign(key) and key not in LABELS):
+            yield ManifestError(
+                f"label {key} is not a template's to set",
+                where=f"{where}.metadata.labels",
+                fix="Use a key without prefix or with a domain of your own.",
+            )
     for key in template.metadata.annotations:
-        _annotation(key, more, f"{where}.metadata.annotations")
+        own = "/" not in key and "." not in key
+        if not own and not any(key == one or (one[-1] == "/" and key.startswith(one)) for one in ANNOTATIONS):
+            yield ManifestError(
+                f"annotation {key} is not allowed",
+                where=f"{where}.metadata.annotations",
+                fix=f"Use a plain key such as team, or one of: {', '.join(ANNOTATIONS)}.",
+            )
     for index, variable in enumerate(template.spec.env):
-        _env(variable.name, f"{where}.spec.env[{index}].name")
-
-
-def _label(key: str, where: str) -> None:
-    if key in _RESERVED_LABELS or (_foreign(key) and key not in LABELS):
-        raise ManifestError(
-            f"label {key} is not a template's to set",
-            where=where,
-            fix="Use a key without prefix or with a domain of your own.",
-        )
-
-
-def _annotation(key: str, allowed: tuple[str, ...], where: str) -> None:
-    own = "/" not in key and "." not in key
-    if own or any(key == one or (one.endswith("/") and key.startswith(one)) for one in allowed):
-        return
-    raise ManifestError(
-        f"annotation {key} is not allowed",
-        where=where,
-        fix="Use a plain key such as team, or ask whoever runs the operator to allow it "
-        f"(allowed here: {', '.join(allowed)}).",
-    )
-
-
-def _env(name: str, where: str) -> None:
-    known = name in ENV_NAMES or name.startswith(ENV_PREFIXES)
-    if not known or name in ENV_OURS or (ENV_NEVER.search(name) and name not in ENV_NAMES):
-        raise ManifestError(
-            f"variable {name} is not a template's to set",
-            where=where,
-            fix=f"Allowed: {', '.join(ENV_NAMES)} and names that begin with {', '.join(ENV_PREFIXES)}; "
-            "never a secret, and nothing that loads code.",
-        )
+        name = variable.name
+        known = name in ENV_NAMES or name.startswith(ENV_PREFIXES)
+        if not known or name in ENV_OURS or (ENV_NEVER.search(name) and name not in ENV_NAMES):
+            yield ManifestError(
+                f"variable {name} is not a template's to set",
+                where=f"{where}.spec.env[{index}].name",
+                fix=f"Allowed: {', '.join(ENV_NAMES)} and names that begin with {', '.join(ENV_PREFIXES)}; "
+                "never a secret, and nothing that loads code.",
+            )
 
 
 def _foreign(key: str) -> bool:

@@ -9,7 +9,7 @@ from combee.api.engines import Engine
 from combee.api.run import PromptLearningRun
 from combee.errors import ManifestError
 from combee.objects.addresses import PORT, answers_of, engine_name, shared_digest
-from combee.objects.allowed import check_templates
+from combee.objects.allowed import refused
 from combee.objects.arguments import check_arguments
 from combee.objects.engine_pods import copy_pod, fetches, prefetch_pod, server_pod
 from combee.objects.jobs import queue_labels
@@ -55,7 +55,7 @@ def engine_deployment(
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
         "selector": {"matchLabels": _selector(pods)},
         "template": {
-            "metadata": pod_labels_and_annotations(pods, engine.template, _path(index), settings),
+            "metadata": pod_labels_and_annotations(pods, engine.template, _path(index)),
             "spec": server_pod(
                 engine, engine_image(engine, settings, index), settings, answers_of(run.spec, engine)
             ),
@@ -111,7 +111,7 @@ def prefetch_job(run: PromptLearningRun, owner: Owner, index: int, settings: Set
         "activeDeadlineSeconds": settings.prefetch_deadline_seconds,
         **({"suspend": True} if run.spec.queue is not None else {}),
         "template": {
-            "metadata": pod_labels_and_annotations(pods, engine.template, _path(index), settings),
+            "metadata": pod_labels_and_annotations(pods, engine.template, _path(index)),
             "spec": pod,
         },
     }
@@ -202,9 +202,11 @@ def _path(index: int) -> str:
 
 
 def check_run(run: PromptLearningRun, settings: Settings) -> None:
-    """Raise ManifestError for a template, an image or an argument that is not allowed here. Making
-    the objects would raise the same of the first two, but in the middle of a run."""
-    check_templates(run.spec, settings.allowed_annotations)
+    """Raise ManifestError for what a cluster refuses of any run, or for an image or an argument of an engine that
+    is not allowed here. Making the objects would raise the same of templates and images, but in the middle of a
+    run."""
+    for error in refused(run):
+        raise error
     for index, engine in enumerate(run.spec.engines):
         if engine.vllm is not None:
             engine_image(engine, settings, index)

@@ -122,7 +122,7 @@ def _pod_template(
     )
     return {
         "metadata": pod_labels_and_annotations(
-            labels(owner, step.kind, own), template, "spec.workers.template", settings
+            labels(owner, step.kind, own), template, "spec.workers.template"
         ),
         # The account that may publish is the chart's and no template's choice.
         "spec": customised(spec, template, keep_account=kind.own_account),

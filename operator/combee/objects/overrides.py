@@ -12,12 +12,10 @@ from combee.api.parts import Resources as Given
 from combee.api.texts import in_thousandths
 from combee.objects.allowed import check_template
 from combee.objects.pods import plain
-from combee.objects.types import Object, Resources, Settings
+from combee.objects.types import Object, Resources
 
 
-def pod_labels_and_annotations(
-    ours: Mapping[str, str], template: PodTemplate | None, where: str, settings: Settings
-) -> Object:
+def pod_labels_and_annotations(ours: Mapping[str, str], template: PodTemplate | None, where: str) -> Object:
     """Return a pod's metadata: the template's, and over them ours.
 
     Raises ManifestError with the path of the field for what ``allowed`` does not know; ``where`` is
@@ -25,7 +23,7 @@ def pod_labels_and_annotations(
     """
     if template is None:
         return {"labels": dict(ours)}
-    check_template(template, where, settings.allowed_annotations)
+    check_template(template, where)
     made: Object = {"labels": {**template.metadata.labels, **ours}}
     if template.metadata.annotations:
         made["annotations"] = dict(template.metadata.annotations)

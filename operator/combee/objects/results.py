@@ -70,7 +70,7 @@ def report_pod(
         grace_seconds=GRACE_SECONDS,
         settings=settings,
     )
-    shown = pod_labels_and_annotations(labels(owner, COMPONENT), template, "spec.workers.template", settings)
+    shown = pod_labels_and_annotations(labels(owner, COMPONENT), template, "spec.workers.template")
     return {
         "apiVersion": "v1",
         "kind": "Pod",

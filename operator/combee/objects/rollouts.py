@@ -112,7 +112,7 @@ def _template(
     spec["initContainers"] = [_attendant(owner, address, settings)]
     return {
         "metadata": pod_labels_and_annotations(
-            labels(owner, names.ROLLOUT, own), template, "spec.workers.template", settings
+            labels(owner, names.ROLLOUT, own), template, "spec.workers.template"
         ),
         "spec": customised(spec, template, keep_account=True),
     }

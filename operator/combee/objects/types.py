@@ -66,5 +66,3 @@ class Settings:
     """whether the operator makes accounts where they are needed; otherwise the chart has made them."""
     secret_policy: bool = False
     """whether the admission policy that guards Secrets is installed."""
-    allowed_annotations: tuple[str, ...] = ()
-    """keys, or prefixes ending in ``/``, that templates may set besides the harmless ones."""

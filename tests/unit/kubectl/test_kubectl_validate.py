@@ -78,6 +78,74 @@ def test_a_playbook_without_a_canary_is_warned_of(tmp_path: Path, capsys: pytest
     assert capsys.readouterr().err == f"warning: Playbook formula: {WITHOUT_CANARY}\n"
 
 
+QUICKSTART = Path(__file__).resolve().parents[3] / "examples/quickstart.yaml"
+ASKS_TOO_MUCH = {
+    "metadata": {"labels": {"batch.kubernetes.io/job-name": "x"}, "annotations": {"cdi.k8s.io/gpu": "all"}},
+    "spec": {"env": [{"name": "LD_PRELOAD", "value": "/x.so"}]},
+}
+
+
+def _run(**engine: Any) -> dict[str, Any]:
+    objects = yaml.safe_load_all(QUICKSTART.read_text())
+    made = next(one for one in objects if one["kind"] == "PromptLearningRun")
+    made["spec"]["engines"][0] |= engine
+    return dict(made)
+
+
+def test_what_the_operator_refuses_of_a_template_is_refused_before_it_is_applied(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each was valid before, and PlanAccepted=False once it was applied."""
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(_run(template=ASKS_TOO_MUCH)))
+    assert run_validate(path, as_json=False) == 2
+    said = capsys.readouterr().err.splitlines()
+    at = "spec.engines[0].template"
+    for line, (where, what) in zip(
+        said,
+        (
+            (f"{at}.metadata.labels", "label batch.kubernetes.io/job-name is not a template's to set"),
+            (f"{at}.metadata.annotations", "annotation cdi.k8s.io/gpu is not allowed"),
+            (f"{at}.spec.env[0].name", "variable LD_PRELOAD is not a template's to set"),
+        ),
+        strict=True,
+    ):
+        number = int(line.removeprefix(f"error: {path}:").partition(":")[0])
+        assert f"run.yaml:{number}: {where}: {what}. " in line
+        assert (
+            path.read_text().splitlines()[number - 1].strip().startswith(("labels", "annotations", "- name"))
+        )
+
+
+def test_what_the_operator_refuses_of_the_runs_of_a_playbook_is_refused_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    template = {key: value for key, value in _run()["spec"].items() if key != "playbookRef"}
+    spec = {"canary": {"waived": "a test"}, "learn": {"trigger": "Manual", "template": template}}
+    made = {"apiVersion": API_VERSION, "kind": "Playbook", "metadata": {"name": "formula"}, "spec": spec}
+    path = tmp_path / "p.yaml"
+    path.write_text(yaml.safe_dump(made))
+    assert run_validate(path, as_json=False) == 0
+    template["workers"] = {"template": {"metadata": {"labels": {"job-name": "x"}}}}
+    path.write_text(yaml.safe_dump(made))
+    capsys.readouterr()
+    assert run_validate(path, as_json=False) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert ": spec.learn.template.workers.template.metadata.labels: label job-name is not" in line
+
+
+def test_a_container_whose_command_a_cluster_cannot_see_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = _run()
+    made["spec"]["task"] |= {"type": "Custom", "custom": {"container": {"image": "i"}}}
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(made))
+    assert run_validate(path, as_json=False) == 0
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "on a cluster" in line]
+    assert ": spec.task.custom.container.command: a cluster starts the program of a container itself" in line
+
+
 @pytest.mark.parametrize(
     ("duration", "deadline", "least"),
     [(86_400, 259_199, 259_200), (90_000, 518_399, 518_400), (36_000, 107_999, 108_000)],

@@ -123,17 +123,6 @@ def test_a_run_is_checked_as_a_whole_and_no_object_is_made_of_a_bad_template() -
         step_job(run_of({**PLAIN, "workers": {"template": bad}}), OWNER, step_of("map"), 0, SETTINGS)
 
 
-def test_an_administrator_may_allow_more_annotations() -> None:
-    template = PodTemplate.model_validate({"metadata": {"annotations": {"acme.example.com/zone": "b"}}})
-    with pytest.raises(ManifestError):
-        check_template(template, "spec.workers.template")
-    check_template(template, "spec.workers.template", ["acme.example.com/"])
-    run = run_of({**PLAIN, "workers": {"template": template.dump()}})
-    settings = Settings("worker:1", allowed_annotations=("acme.example.com/zone",))
-    made = step_job(run, OWNER, step_of("map"), 0, settings)
-    assert made["spec"]["template"]["metadata"]["annotations"] == {"acme.example.com/zone": "b"}
-
-
 @pytest.mark.parametrize(
     ("image", "allowed"),
     [
