@@ -154,8 +154,9 @@ class Playbooks:
         return got
 
     def shows(self, **columns: str) -> None:
-        """Wait until ``kubectl get pb`` shows these values; ``HELD_OUT`` is the column HELD-OUT."""
-        wanted = {name.replace("_", "-"): value for name, value in columns.items()}
+        """Wait until ``kubectl get pb`` shows these values, 12 digits of a digest; ``HELD_OUT`` is the column
+        HELD-OUT."""
+        wanted = {name.replace("_", "-"): value[:12] for name, value in columns.items()}
         shown: dict[str, str] = {}
 
         def true() -> bool:

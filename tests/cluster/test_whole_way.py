@@ -231,7 +231,8 @@ def test_from_a_run_to_what_services_get_and_back(there: Playbooks, operator: Op
     assert status["phase"] == "Learned", status
     learned = eventually("it is a candidate", lambda: there.status().get("candidateDigest"), seconds=180)
     print(cluster.kubectl("get", "pb,pbv,plr", namespace=namespace))
-    there.shows(READY="True", ACTIVE=first, CANDIDATE=learned, HELD_OUT="Passed", CANARY="Inconclusive")
+    there.shows(READY="True", ACTIVE=first, CANDIDATE=learned, HELD_OUT="Passed")
+    eventually("kubectl get pb counts its pairs", lambda: there.row()["CANARY"].endswith(" pairs"))
     version = there.versions()[learned]["spec"]
     assert (version["parentDigest"], version["runRef"]["name"]) == (first, run)
     there.tells("RunCreated", "CanaryBegan")

@@ -228,6 +228,9 @@ class PlaybookShown(Part):
     active: str = Field(default="", description="First 12 digits of the active digest.")
     candidate: str = Field(default="", description="First 12 digits of the candidate's.")
     gain: str = Field(default="", description="Gain on heldOut over the active version, such as +0.221.")
+    canary: str = Field(
+        default="", description="What the canary says, or while it compares how far it is: 433/466 pairs."
+    )
     next_look: str = Field(
         default="", description="Confidence that the next candidate is judged by, such as 99.82 %."
     )

@@ -28,6 +28,7 @@ class Phase(StrEnum):
     """Where a run stands, in one word: the STATE column."""
 
     PENDING = "Pending"
+    REFUSED = "Refused"
     PREPARING = "Preparing"
     LEARNING = "Learning"
     FINISHING = "Finishing"
@@ -211,7 +212,10 @@ class Shown(Part):
 
     iteration: str = Field(default="", description="Iterations done and planned, such as 3/6.")
     held_out: str = Field(default="", description="Best score on select, such as 0.861.")
-    gain: str = Field(default="", description="Gain over the start, such as +0.221.")
+    gain: str = Field(
+        default="",
+        description="Gain over the start, such as +0.221: on select, later on gate; ?: chance could make it.",
+    )
     rollouts: str = Field(default="", description="Rollouts used and allowed, such as 312/4000.")
     cost: str = Field(default="", description="Cost and what is allowed, such as 1.84/25 EUR.")
 
@@ -269,12 +273,15 @@ class RunStatus(Part):
 def shown(status: RunStatus, rollouts_limit: int | None, money_limit: float | None = None) -> Shown:
     """Return the figures of ``status`` in words; what is not known yet is empty. The limits are the
     budget's."""
-    best, gain, money = status.held_out.best, status.gain, status.spend.money
+    best, gate, money = status.held_out.best, status.gate, status.spend.money
+    gain, unsure = (
+        (status.gain, "") if gate is None else (gate.gain, "?" if gate.low <= 0 < gate.gain else "")
+    )
     allowed = "" if money_limit is None else f"/{money_limit:g}"
     return Shown(
         iteration=_of(status.iteration, status.iterations_planned),
         held_out="" if best is None else f"{best:.3f}",
-        gain="" if gain is None else f"{gain:+.3f}",
+        gain="" if gain is None else f"{gain:+.3f}{unsure}",
         rollouts=_of(status.spend.rollouts, rollouts_limit),
         cost="" if money is None else f"{money:.2f}{allowed} {status.spend.currency}",
     )

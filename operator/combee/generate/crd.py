@@ -72,7 +72,7 @@ KINDS: tuple[Kind, ...] = (
             Column("Iteration", ".status.shown.iteration", description="Iterations done and planned."),
             Column("Batch", ".status.batchSize", "integer", description="Examples of an iteration."),
             Column("Held-Out", ".status.shown.heldOut", description="Best score on select."),
-            Column("Gain", ".status.shown.gain", description="Gain over the start."),
+            Column("Gain", ".status.shown.gain", description="Gain over the start; ?: chance could make it."),
             Column("Rollouts", ".status.shown.rollouts", description="Rollouts used and allowed."),
             _AGE,
             Column("Cost", ".status.shown.cost", wide=True, description="Cost and what is allowed."),
@@ -92,12 +92,14 @@ KINDS: tuple[Kind, ...] = (
                 _READY,
                 description="Whether services get the active version, or nothing while none is.",
             ),
-            Column("Active", ".status.activeDigest", description="The version that is delivered."),
+            Column("Active", ".status.shown.active", description="The version that is delivered."),
             Column(
-                "Candidate", ".status.candidateDigest", wide=True, description="The version that is compared."
+                "Candidate", ".status.shown.candidate", wide=True, description="The version that is compared."
             ),
             Column("Held-Out", ".status.heldOut.outcome", description="What heldOut says of the candidate."),
-            Column("Canary", ".status.canary.outcome", description="What the canary says of it."),
+            Column(
+                "Canary", ".status.shown.canary", description="What the canary says of it, or how far it is."
+            ),
             _AGE,
             Column(
                 "Next-Look",

@@ -22,7 +22,7 @@ from combee.api.conditions import TABLE
 from combee.api.load import parse_resource
 from combee.api.playbook import RunTemplate
 from combee.api.run import PromptLearningRun, RunSpec
-from combee.api.status import HeldOutStatus, RunStatus, SpendStatus, shown
+from combee.api.status import GateStatus, HeldOutStatus, RunStatus, SpendStatus, shown
 from combee.errors import ManifestError
 from combee.generate.crd import CHART_FOLDER, FOLDER, KINDS, definition, files, main
 from combee.generate.docs_api import api_markdown
@@ -152,6 +152,10 @@ def test_figures_are_shown_as_the_columns_promise() -> None:
     }
     nothing = {"iteration": "0", "heldOut": "", "gain": "", "rollouts": "0", "cost": ""}
     assert shown(RunStatus(), None).dump() == nothing
+    looks = [GateStatus(baseline=0.5, best=0.5 + g, gain=g, low=low, high=g + 0.1, rows=9, discordant=3)
+             for g, low in ((0.12, 0.01), (0.12, -0.01), (-0.02, -0.1))]  # fmt: skip
+    told = [shown(status.model_copy(update={"gate": look}), None).gain for look in looks]
+    assert told == ["+0.120", "+0.120?", "-0.020"], "select's is not told once gate is looked at"
     costing = RunStatus(spend=SpendStatus(money=1.8401, currency="EUR"))
     assert [shown(costing, None, limit).cost for limit in (None, 25.0)] == ["1.84 EUR", "1.84/25 EUR"]
 

@@ -10,11 +10,15 @@ import yaml
 
 import admission_cases
 from combee.api.conditions import TABLE, ConditionType, Reason
+from combee.api.run import Budget
+from combee.api.status import RunStatus
+from combee.cli.cluster.status_text import Shown, next_command, overview
 from combee.errors import ManifestError
 from combee.objects.engines import check_model_cache, check_run
 from combee.objects.types import Settings
 from combee.plan.cluster.accept import Policy, RefusedError, accept, question
 from combee.plan.cluster.hardware import EngineGpus, engine_gpus
+from combee.plan.cluster.status import refused_status
 from escalations import ESCALATIONS, escalated
 
 SETTINGS = Settings(worker_image="worker:1", vllm_image="vllm:1", engine_images=("ghcr.io/acme",))
@@ -60,6 +64,13 @@ def test_what_only_the_operator_can_know_is_refused_with_a_reason(case: Any) -> 
 def test_what_the_api_server_refuses_the_operator_refuses_too(case: Any) -> None:
     # An older CRD may have let it through.
     assert verdict(case.manifest)[0] == Reason.INVALID_MANIFEST
+
+
+def test_a_run_that_is_refused_is_called_refused_until_it_is_good() -> None:
+    refused = refused_status(RunStatus(), 1, Reason.UNSOUND, "no", "2026-01-01T00:00:00Z")
+    assert refused.phase == "Refused" and not refused.phase.over
+    where = Shown("r", "team", refused, Budget(), now=0.0)
+    assert " Refused " in f"{overview([where], namespaces=False)} " and next_command(where) == "why r"
 
 
 def test_a_good_run_is_accepted() -> None:

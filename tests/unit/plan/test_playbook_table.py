@@ -63,6 +63,19 @@ def test_the_first_version_that_passes_heldout_is_active_and_delivered() -> None
     assert world.status.shown.gain == "+0.200"
 
 
+def test_what_kubectl_get_shows_of_a_canary_is_how_far_it_is_until_it_says() -> None:
+    world = two().settle()
+    assert world.status.shown.canary == "0 pairs"
+    assert world.status.shown.candidate == digest_of("b")[:12]
+    world.judged("b", CALM, within=(world.now, world.now + 60)).tick(61)
+    verdict = world.status.canary
+    assert verdict is not None and verdict.outcome == "Inconclusive" and verdict.needed is not None
+    assert world.status.shown.canary == f"15/{15 + verdict.needed} pairs"
+    world.judged("b", GOOD).tick(1800)
+    world.settle()
+    assert world.status.shown.canary == "Passed" and world.active == "b"
+
+
 def test_a_better_version_replaces_the_active_one_which_is_kept() -> None:
     world = by_gates()
     assert (world.active, world.phases) == ("b", {"a": "Previous", "b": "Active"})

@@ -58,7 +58,7 @@ def refused_status(before: RunStatus, generation: int, reason: Reason, message: 
     new = [condition(type, status, reason, message) for type, status in statuses.items()]
     refused = {
         "observed_generation": generation,
-        "phase": Phase.PENDING,
+        "phase": Phase.REFUSED,
         "message": message,
         "conditions": merge(before.conditions, dated(new, generation, now)),
     }

@@ -63,6 +63,7 @@ def playbook_status(
             active=active.short if active else "",
             candidate=candidate.short if candidate else "",
             gain="" if held_out is None or held_out.gain is None else f"{held_out.gain:+.3f}",
+            canary=_progress(shown),
             next_look="" if budget is None else f"{percent(budget.next_confidence)} %",
         ),
         state=board.memory.to_json(),
@@ -94,6 +95,18 @@ def _shown(board: Board) -> Record | None:
         return candidate
     decided = [record for record in board.latest_first() if _first_verdict(record) is not None]
     return next(iter(decided), board.get(board.active))
+
+
+def _progress(shown: Record | None) -> str:
+    """Return the outcome of a version's canary, or while traffic is compared how far it is."""
+    verdict = shown.status.canary if shown else None
+    if shown is None or verdict is None or verdict.outcome is None:
+        return ""
+    comparison = shown.status.test
+    if comparison is None or comparison.kind != "Promotion" or verdict.outcome != "Inconclusive":
+        return verdict.outcome
+    of = "" if verdict.needed is None else f"/{verdict.samples + verdict.needed}"
+    return f"{verdict.samples}{of} {'windows' if comparison.mode == 'Prometheus' else 'pairs'}"
 
 
 def _first_verdict(record: Record) -> Verdict | None:
