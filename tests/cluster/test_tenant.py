@@ -172,7 +172,7 @@ def _accounts(tenant: Tenant) -> None:
     role("make-pods", "--verb=create", "--resource=pods")
     role("make-runs", "--verb=create", "--resource=promptlearningruns.combee.dev")
     for user in (EDITOR, TRUSTED, STRONG):
-        bind(f"{user}-edits", user, "--clusterrole=combee-editor")
+        bind(f"{user}-edits", user, f"--clusterrole=combee-operator-{tenant.release.namespace}-editor")
     bind("bob-reads", TRUSTED, "--role=read-theirs")
     mounts = "--resource=configmaps,persistentvolumeclaims"
     role("mount-theirs", "--verb=get", mounts, "--resource-name=theirs")

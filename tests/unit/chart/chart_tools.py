@@ -38,6 +38,22 @@ WAYS: dict[str, dict[str, Any]] = {
         "readNodes": True,
         "playbooks": {"allowWaivedCanary": False},
         "operator": {
+            "replicas": 2,
+            "topologySpreadConstraints": [
+                {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"},
+                {
+                    "maxSkew": 2,
+                    "topologyKey": "topology.kubernetes.io/zone",
+                    "whenUnsatisfiable": "ScheduleAnyway",
+                    "labelSelector": {"matchLabels": {"team": "platform"}},
+                },
+            ],
+            "podLabels": {"team": "platform"},
+            "serviceAccountAnnotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/x"},
+            "extraEnv": [
+                {"name": "HTTPS_PROXY", "value": "http://proxy:3128"},
+                {"name": "NO_PROXY", "valueFrom": {"configMapKeyRef": {"name": "proxy", "key": "no"}}},
+            ],
             "nodeSelector": {"kubernetes.io/arch": "amd64"},
             "tolerations": [{"key": "system", "operator": "Exists"}],
             "affinity": {"podAntiAffinity": {}},

@@ -85,7 +85,7 @@ def test_with_namespaces_the_operator_has_no_rights_in_the_cluster() -> None:
     bound = {binding["metadata"]["namespace"] for binding in objects("namespaces", "RoleBinding")}
     assert bound == {NAMESPACE, "team-a", "team-b"}
     roles = {role["metadata"]["name"] for role in objects("namespaces", "ClusterRole")}
-    assert roles == {"combee-viewer", "combee-editor"}
+    assert roles == {f"combee-operator-{NAMESPACE}-{who}" for who in ("viewer", "editor")}
 
 
 def test_one_namespace_needs_no_rights_in_the_cluster_to_install() -> None:

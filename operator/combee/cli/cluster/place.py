@@ -132,8 +132,8 @@ def explained(error: ClusterError, place: Place = ANYWHERE) -> UserError:
         user, verb, resource = match.groups()
         return UserError(
             f"{user} may not {verb} {resource}{_in(error.what)}",
-            fix=f"Ask for a role that may (kubectl auth can-i {verb} {resource} tells); combee-viewer and "
-            "combee-editor are parts of view and edit",
+            fix=f"Ask for a role that may (kubectl auth can-i {verb} {resource} tells); the chart's "
+            "-viewer and -editor are parts of view and edit",
         )
     if error.status == 401:
         return UserError("the cluster does not know you", fix=f"Log in again: kubectl auth whoami{flags}")
