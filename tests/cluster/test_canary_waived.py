@@ -33,7 +33,7 @@ def place(cluster: Cluster) -> Iterator[str]:
     with fresh_namespace(cluster) as namespace:
         assert applied(cluster, namespace, WAIVED) == ""
         rendered = Release(cluster, namespace).helm(
-            *("template", NAME, str(CHART), "-s", "templates/policy.yaml", "--kube-version", "1.34.0"),
+            *("template", NAME, str(CHART), "-s", "templates/policy.yaml"),
             values={"namespaces": [namespace], "playbooks": {"allowWaivedCanary": False}},
         )
         made = [one for one in yaml.safe_load_all(rendered) if one]

@@ -51,7 +51,7 @@ def place(cluster: Cluster) -> Iterator[str]:
     """A namespace in which the chart's policy for canaries holds, and no other of it."""
     with fresh_namespace(cluster) as namespace:
         rendered = Release(cluster, namespace).helm(
-            *("template", NAME, str(CHART), "-s", "templates/policy.yaml", "--kube-version", "1.34.0"),
+            *("template", NAME, str(CHART), "-s", "templates/policy.yaml"),
             values={"namespaces": [namespace]},
         )
         made = [one for one in yaml.safe_load_all(rendered) if one]

@@ -264,10 +264,7 @@ def _policy(cluster: Cluster, namespace: str, team: str) -> list[dict[str, Any]]
 
 
 def _rendered(cluster: Cluster, namespace: str, values: dict[str, Any], *flags: str) -> list[dict[str, Any]]:
-    version = json.loads(cluster.kubectl("get", "--raw", "/version"))["gitVersion"]
-    text = Release(cluster, namespace).helm(
-        "template", NAME, str(CHART), "--kube-version", version, *flags, values=values
-    )
+    text = Release(cluster, namespace).helm("template", NAME, str(CHART), *flags, values=values)
     return [made for made in yaml.safe_load_all(text) if made]
 
 

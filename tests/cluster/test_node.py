@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from cluster_tools import NODE, Cluster, eventually, restricted_pod, run_python
@@ -24,6 +27,22 @@ def test_the_node_is_ready_and_of_the_version_we_support(cluster: Cluster) -> No
     for node in nodes:
         assert {c["type"]: c["status"] for c in node["status"]["conditions"]}["Ready"] == "True"
         assert node["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.")
+
+
+def test_helm_takes_the_nodes_kubernetes_for_granted_where_it_asks_no_cluster(
+    own: Cluster, tmp_path: Path
+) -> None:
+    """``helm template`` took 1.20 before, which the chart refuses."""
+    (tmp_path / "Chart.yaml").write_text("{apiVersion: v2, name: asks, version: 0.1.0}\n")
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates/asked.yaml").write_text("minor: {{ .Capabilities.KubeVersion.Minor | quote }}\n")
+    program = shutil.which("helm", path=own.environment["PATH"])
+    assert program is not None
+    asked = subprocess.run(
+        [program, "template", str(tmp_path)], env=own.environment, capture_output=True, text=True, check=True
+    )
+    server = json.loads(own.kubectl("get", "--raw", "/version"))
+    assert f'minor: "{server["minor"]}"' in asked.stdout
 
 
 def test_names_of_services_resolve_in_a_pod(cluster: Cluster, namespace: str) -> None:

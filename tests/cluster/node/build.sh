@@ -51,7 +51,15 @@ etcd() {
 }
 
 module() {  # module PACKAGE@VERSION FOLDER
-  GOBIN=$2 go install -ldflags "-s -w" "$1"
+  GOBIN=$2 go install -ldflags "-s -w ${FLAGS:-}" "$1"
+}
+
+# Away from a cluster (`helm template`, `helm lint`) helm takes for granted what it was built with: 1.20 without these.
+helm() {
+  local minor key=helm.sh/helm/v3/pkg
+  minor=$(cut -d. -f2 <<<"$KUBERNETES")
+  FLAGS="-X $key/chartutil.k8sVersionMajor=1 -X $key/chartutil.k8sVersionMinor=$minor
+    -X $key/lint/rules.k8sVersionMajor=1 -X $key/lint/rules.k8sVersionMinor=$minor" module "helm.sh/helm/v3/cmd/helm@v$HELM" "$1"
 }
 
 # With no flags, as test_gitops.py builds it, which finds all parts in Go's cache.
@@ -62,7 +70,7 @@ programs() {
   once "etcd-$ETCD" etcd
   once "coredns-$COREDNS" module "github.com/coredns/coredns@v$COREDNS"
   once "minio-$MINIO" module "github.com/minio/minio@v$MINIO"
-  once "helm-$HELM" module "helm.sh/helm/v3/cmd/helm@v$HELM"
+  once "helm-$HELM-for-$KUBERNETES" helm
   once "kwok-$KWOK" module "sigs.k8s.io/kwok/cmd/kwok@v$KWOK"
   once "gitops-$(cat "$HERE"/../gitops/* | sha256sum | cut -c1-12)" gitops
 }

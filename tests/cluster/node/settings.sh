@@ -39,7 +39,7 @@ MINIO_BUCKET=combee
 GPUS=8
 
 BIN=$CACHE/kubernetes-$KUBERNETES
-PROGRAMS=$BIN:$CACHE/etcd-$ETCD:$CACHE/coredns-$COREDNS:$CACHE/minio-$MINIO:$CACHE/helm-$HELM:$CACHE/kwok-$KWOK
+PROGRAMS=$BIN:$CACHE/etcd-$ETCD:$CACHE/coredns-$COREDNS:$CACHE/minio-$MINIO:$CACHE/helm-$HELM-for-$KUBERNETES:$CACHE/kwok-$KWOK
 
 say() { echo "cluster: $*" >&2; }
 
