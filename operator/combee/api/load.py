@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from pydantic import ValidationError
 
@@ -17,6 +17,8 @@ from combee.errors import CombeeError, ManifestError
 from combee.names import API_GROUP
 
 KIND = "PromptLearningRun"
+_OPAQUE = ("affinity", "options", "topologySpreadConstraints")
+"""Parts that the API server passes on as they are."""
 KINDS: dict[str, type[Model]] = {
     KIND: PromptLearningRun,
     "Playbook": Playbook,
@@ -145,7 +147,7 @@ def _problems(data: object, place: Callable[[Loc], str], also: Refusals) -> list
         resource = root.model_validate(data)
         assert isinstance(resource, Resource)
         more = [ManifestError(e.what, where=place(path_of(e.where)), fix=e.fix) for e in also(resource)]
-        return [*_unstated(resource, place), *more]
+        return [*_unfinished(data, place), *_unstated(resource, place), *more]
     except ValidationError as error:
         return [*explain(error, root=root, where=place)]
     except CombeeError as error:
@@ -160,6 +162,27 @@ def _resource(data: object, place: Callable[[Loc], str]) -> Resource:
         raise summary(explain(error, root=root, where=place)) from None
     assert isinstance(resource, Resource)
     return resource
+
+
+def _unfinished(data: object, place: Callable[[Loc], str]) -> Iterator[ManifestError]:
+    """Yield the fields of a spec that are null, which the API server refuses."""
+    spec = data.get("spec") if isinstance(data, Mapping) else None
+    for loc in _nulls(spec, ("spec",)):
+        yield ManifestError(
+            "nothing is written here", where=place(loc), fix="Remove the line or complete it."
+        )
+
+
+def _nulls(value: object, at: Loc) -> Iterator[Loc]:
+    pairs: Iterable[tuple[str | int, object]] = ()
+    if isinstance(value, Mapping):
+        pairs = [(key, one) for key, one in value.items() if key not in _OPAQUE]
+    elif isinstance(value, list):
+        pairs = enumerate(value)
+    for key, one in pairs:
+        if one is None:
+            yield (*at, key)
+        yield from _nulls(one, (*at, key))
 
 
 def _unstated(resource: Model, place: Callable[[Loc], str]) -> list[ManifestError]:

@@ -35,7 +35,7 @@ def _warn(playbook: Playbook, *, as_json: bool) -> None:
         _note(f"the least epsilon {allowed} for an equal candidate, by {can}", as_json=as_json)
 
 
-def _refused(resource: Resource) -> Iterator[ManifestError]:
+def refused_of(resource: Resource) -> Iterator[ManifestError]:
     """Yield what the operator refuses, whatever its installation allows. A laptop takes a run's files."""
     if isinstance(resource, PromptLearningRun):
         yield from refused_templates(resource.spec)
@@ -66,7 +66,7 @@ def run_validate(path: Path, *, as_json: bool) -> int:
 
     def work() -> int:
         text = read_manifest_text(path)
-        problems = problems_in(text, str(path), _refused)
+        problems = problems_in(text, str(path), refused_of)
         for problem in problems:
             say(problem, as_json=as_json)
         if problems:

@@ -117,6 +117,20 @@ def test_what_the_operator_refuses_of_a_template_is_refused_before_it_is_applied
         )
 
 
+def test_a_line_that_was_left_empty_is_refused_as_the_api_server_refuses_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was valid before: ``null`` is what many optional fields have where they are absent."""
+    made = _run()
+    made["spec"]["queue"] = None
+    made["metadata"]["creationTimestamp"] = None
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(made))
+    assert run_validate(path, as_json=False) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert ": spec.queue: nothing is written here. Remove the line or complete it." in line
+
+
 def test_what_the_operator_refuses_of_the_runs_of_a_playbook_is_refused_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
