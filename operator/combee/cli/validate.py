@@ -15,7 +15,7 @@ from combee.api.run import PromptLearningRun
 from combee.assembly.manifest import STANDARD_INPUT, read_manifest_text
 from combee.cli.errors import USER_ERROR, guarded, say, write
 from combee.errors import ManifestError
-from combee.objects.allowed import refused, refused_templates
+from combee.objects.allowed import refused, refused_parts
 from combee.plan.playbook.traffic import least_epsilon, warnings
 
 PAIRS = (1_000, 10_000, 100_000)
@@ -38,7 +38,7 @@ def _warn(playbook: Playbook, *, as_json: bool) -> None:
 def refused_of(resource: Resource) -> Iterator[ManifestError]:
     """Yield what the operator refuses, whatever its installation allows. A laptop takes a run's files."""
     if isinstance(resource, PromptLearningRun):
-        yield from refused_templates(resource.spec)
+        yield from refused_parts(resource.spec)
     elif isinstance(resource, Playbook) and resource.spec.learn is not None:
         learn = {**resource.spec.learn.template.dump(), "playbookRef": {"name": resource.metadata.name}}
         body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "run"}, "spec": learn}

@@ -71,15 +71,20 @@ _RESERVED_LABELS = ("job-name", "controller-uid", "pod-template-hash")
 def refused(run: PromptLearningRun) -> Iterator[ManifestError]:
     """Yield all that every cluster refuses of a run which its models accept, with path and fix."""
     yield from check_cluster(run)
-    yield from refused_templates(run.spec)
+    yield from refused_parts(run.spec)
 
 
-def refused_templates(spec: RunSpec) -> Iterator[ManifestError]:
-    """Yield what a run's templates ask for and may not."""
+def refused_parts(spec: RunSpec) -> Iterator[ManifestError]:
+    """Yield what a run's templates and engines ask for and may not, however a cluster is set up."""
     if spec.workers.template is not None:
         yield from _refused(spec.workers.template, "spec.workers.template")
     for index, engine in enumerate(spec.engines):
         yield from _refused(engine.template, f"spec.engines[{index}].template")
+        if engine.vllm is not None and engine.vllm.model.startswith("-"):
+            where = f"spec.engines[{index}].vllm.model"
+            yield ManifestError(
+                f"model {engine.vllm.model[:60]} is an argument", where=where, fix="Name a model."
+            )
 
 
 def check_template(template: PodTemplate, where: str) -> None:

@@ -70,10 +70,6 @@ _NUMBER = re.compile(r"-\d[\d.]*")
 def check_arguments(engine: Engine, settings: Settings, index: int) -> None:
     """Raise ManifestError for an argument that nobody allowed. ``index``: the engine's place in the spec."""
     where, server = f"spec.engines[{index}].vllm", engine.server
-    if server.model.startswith("-"):
-        raise ManifestError(
-            f"model {server.model[:60]} is an argument", where=f"{where}.model", fix="Name a model."
-        )
     before = ""
     for number, arg in enumerate(server.args):
         name, equals, value = arg.partition("=")

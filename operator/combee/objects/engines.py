@@ -202,9 +202,8 @@ def _path(index: int) -> str:
 
 
 def check_run(run: PromptLearningRun, settings: Settings) -> None:
-    """Raise ManifestError for what a cluster refuses of any run, or for an image or an argument of an engine that
-    is not allowed here. Making the objects would raise the same of templates and images, but in the middle of a
-    run."""
+    """Raise ManifestError for what every cluster refuses of a run, and for an engine's image or argument that
+    is not allowed here. Making the objects would raise the same of templates and images, but too late."""
     for error in refused(run):
         raise error
     for index, engine in enumerate(run.spec.engines):

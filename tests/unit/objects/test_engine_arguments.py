@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from manifests_makers import SETTINGS
+from manifests_makers import PLAIN, SETTINGS, run_of
 from test_vllm_arguments import MADE, REAL, SPLIT
 from vllm_parser import RECORDED
 
 from combee.api.engines import Engine
 from combee.errors import ManifestError
+from combee.objects.allowed import refused_parts
 from combee.objects.arguments import ARGUMENTS, check_arguments
 
 REFUSED = [
@@ -95,8 +96,11 @@ def test_a_platform_team_allows_more(allowed: tuple[str, ...]) -> None:
 
 
 def test_a_model_is_no_argument() -> None:
-    with pytest.raises(ManifestError, match="is an argument"):
-        check_arguments(engine([], "--trust-remote-code"), SETTINGS, 0)
+    model = {"name": "main", "vllm": {"model": "--trust-remote-code"}}
+    spec = run_of({**PLAIN, "engines": [model, *PLAIN["engines"][1:]]}).spec
+    (refused,) = refused_parts(spec)
+    assert refused.what == "model --trust-remote-code is an argument"
+    assert refused.where == "spec.engines[0].vllm.model"
 
 
 def test_every_allowed_name_is_one_of_vllms() -> None:
