@@ -55,6 +55,7 @@ class Judge:
     asked: list[str] = field(default_factory=list)
     rows: list[object] = field(default_factory=list)
     prompts: list[Prompt] = field(default_factory=list)
+    scored_by: str = "evaluator"
 
     async def ask(
         self, role: str, prompt: Prompt, parse: Any, *, stage: str, chain: int, anew: str = ""
