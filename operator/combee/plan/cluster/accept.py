@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from combee.api.cluster import check_cluster
 from combee.api.conditions import Reason
 from combee.api.discipline import refusal
 from combee.api.load import parse_run
@@ -45,6 +46,8 @@ def accept(raw: Mapping[str, Any], policy: Policy) -> PromptLearningRun:
     body = {key: raw[key] for key in ("apiVersion", "kind", "metadata", "spec") if key in raw}
     try:
         run = parse_run(body, "")
+        for problem in check_cluster(run):
+            raise problem
     except ManifestError as error:
         raise RefusedError(Reason.INVALID_MANIFEST, error.what, where=error.where, fix=error.fix) from None
     if run.spec.task.type == "Custom" and not policy.allow_custom_tasks:
