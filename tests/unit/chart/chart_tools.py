@@ -32,7 +32,7 @@ WAYS: dict[str, dict[str, Any]] = {
         },
         "engineImages": ["localhost/combee-sim", "registry.example.com/vllm"],
         "engineArguments": ["--trust-remote-code"],
-        "allowedHosts": ["prometheus.monitoring.svc"],
+        "allowedHosts": ["prometheus.monitoring.svc", "[fd00::7]"],
         "allowCustomTasks": True,
         "discipline": "Advisory",
         "readNodes": True,

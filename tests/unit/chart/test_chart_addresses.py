@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+import yaml
 from chart_tools import objects
 
 KINDS = ("promptlearningruns", "playbooks")
@@ -119,6 +120,26 @@ def test_what_leads_into_the_node_or_the_cluster_is_refused(kind: str, address: 
 @pytest.mark.parametrize("address", TAKEN)
 def test_other_addresses_are_taken(kind: str, address: str) -> None:
     assert not refused(kind, address)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("address", "allowed"),
+    [
+        ("http://prometheus.monitoring.svc:9090/", True),
+        ("http://prometheus-monitoring.svc/", False),
+        ("http://prometheus.monitoring.svc.cluster.local/", False),
+        ("http://[fd00::7]:8000/v1", True),
+        ("http://[FD00::7]/v1", True),
+        ("http://[fd00::8]/v1", False),
+        ("http://7/v1", False),
+    ],
+)
+def test_a_host_that_the_chart_allows_is_not_asked_about(kind: str, address: str, allowed: bool) -> None:
+    said = {one["name"]: one["expression"] for one in policy("everything", kind)["spec"]["variables"]}
+    before, after = re.findall(r"'([^']*)'", said["asked"])
+    hosts = yaml.safe_load(said["allowed"])
+    assert allowed is any(re.search(before + host + after, address.lower()) for host in hosts)
 
 
 @pytest.mark.parametrize("kind", KINDS)
