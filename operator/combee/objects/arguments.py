@@ -78,8 +78,7 @@ def check_arguments(engine: Engine, settings: Settings, index: int) -> None:
         else:
             name, value, before = before, arg, before if _repeats(before) else ""
         known = _spelled(name)
-        fits = _VALUES[known].fullmatch(value) if known in _VALUES and value else True
-        if not _allowed(known, settings.engine_arguments) or not (fits or known in settings.engine_arguments):
+        if not _allowed(known, value, settings.engine_arguments):
             raise ManifestError(
                 f"the argument {arg[:100]} is not allowed here",
                 where=f"{where}.args[{number}]",
@@ -107,5 +106,6 @@ def _spelled(name: str) -> str:
     return name[:2] + name[2:].replace("_", "-")
 
 
-def _allowed(name: str, more: Collection[str]) -> bool:
-    return name in ARGUMENTS or (bool(name) and (name in more or "*" in more))
+def _allowed(name: str, value: str, more: Collection[str]) -> bool:
+    fits = not value or name not in _VALUES or _VALUES[name].fullmatch(value) is not None
+    return (name in ARGUMENTS and fits) or (bool(name) and (name in more or "*" in more))

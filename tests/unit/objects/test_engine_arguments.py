@@ -95,6 +95,12 @@ def test_a_platform_team_allows_more(allowed: tuple[str, ...]) -> None:
         check_arguments(engine(["evil/model"]), settings, 0)
 
 
+@pytest.mark.parametrize("args", [["--distributed-executor-backend=ray"], ["--chat-template", "{{ words }}"]])
+def test_a_platform_team_that_allows_all_allows_every_value(args: list[str]) -> None:
+    check_arguments(engine(args), replace(SETTINGS, engine_arguments=("*",)), 0)
+    check_arguments(engine(args), replace(SETTINGS, engine_arguments=(args[0].partition("=")[0],)), 0)
+
+
 def test_a_model_is_no_argument() -> None:
     model = {"name": "main", "vllm": {"model": "--trust-remote-code"}}
     spec = run_of({**PLAIN, "engines": [model, *PLAIN["engines"][1:]]}).spec
