@@ -61,8 +61,12 @@ ARGUMENTS = frozenset(
 _VALUES = {
     # A name of one of vLLM's own: ``ray`` starts others, and a dotted name is a class to import.
     "--distributed-executor-backend": re.compile("mp|uni"),
-    # A file of the image or of a volume; a template given in words is a program.
-    "--chat-template": re.compile(r"[\w./-]*"),
+    # A file of the image or of a volume, not one with the engine's environment or keys; a template given in
+    # words is a program.
+    "--chat-template": re.compile(
+        r"(?!.*\.\.)(?!(?:\.?/)*(?:proc|sys|dev|run|var(?:/\.?)+run)(?:/|\Z))[\w./-]*"
+    ),
+    "--default-chat-template-kwargs": re.compile(r"(?!.*chat_template)[^\\]*", re.DOTALL),
 }
 _NUMBER = re.compile(r"-\d[\d.]*")
 
