@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address, ip_network
 from typing import Any
 
@@ -37,6 +38,13 @@ def test_no_role_reaches_secrets_or_everything_or_more_rights(way: str) -> None:
                 rule["resources"]
             )
             assert not {"bind", "escalate", "impersonate"} & set(rule["verbs"])
+
+
+@pytest.mark.parametrize("page", ["SECURITY.md", "docs/install.md"])
+def test_pages_name_the_editors_role_as_the_chart_does(page: str) -> None:
+    roles = {role["metadata"]["name"].replace(NAMESPACE, "NAMESPACE") for role in _roles("default")}
+    named = set(re.findall(r"`(combee-[a-zA-Z-]*(?:editor|viewer))`", (REPOSITORY / page).read_text()))
+    assert named and named <= roles
 
 
 @pytest.mark.parametrize("way", WAYS)
