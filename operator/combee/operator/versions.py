@@ -80,12 +80,13 @@ def with_start(run: PromptLearningRun, memory: Memory) -> PromptLearningRun:
         return run
     source = None
     if memory.start.config_map:
-        ref = {"name": memory.start.config_map, "key": names.PROMPT_KEY}
-        digests = memory.start.content_digests
+        digests, initial = memory.start.content_digests, run.spec.task.initial_playbook
         several = run.spec.method.has_components and names.COMPONENTS_KEY in digests
-        published = digests.get(names.COMPONENTS_KEY if several else names.PROMPT_KEY)
-        initial = run.spec.task.initial_playbook
-        sha256 = (initial.sha256 if initial is not None else None) or published
+        key = names.COMPONENTS_KEY if several else names.PROMPT_KEY
+        pinned = initial.sha256 if initial is not None else None
+        # A manifest pins the text of a version; its components have a digest of their own.
+        sha256 = digests.get(key) if pinned in (None, digests.get(names.PROMPT_KEY)) else pinned
+        ref = {"name": memory.start.config_map, "key": key}
         source = InitialPlaybook.model_validate({"configMap": ref, "sha256": sha256})
     task = run.spec.task.model_copy(update={"initial_playbook": source})
     return run.model_copy(update={"spec": run.spec.model_copy(update={"task": task})})

@@ -74,7 +74,8 @@ def initial_playbook(pod: Pod) -> str:
         return ""
     if initial.config_map is not None:
         parts = pod.data_file(INITIAL, COMPONENTS_KEY)
-        several = pod.spec.method.has_components and Path(parts).exists()
+        # Where a digest is told it is of the key, and nothing says what is beside it.
+        several = pod.spec.method.has_components and initial.sha256 is None and Path(parts).exists()
         file = parts if several else pod.data_file(INITIAL, initial.config_map.key)
         return read_playbook(file, sha256=initial.sha256)
     return read_playbook(_remote(initial.uri or ""), sha256=initial.sha256)

@@ -46,6 +46,18 @@ def test_pods_are_told_what_its_run_published_or_what_the_manifest_pins(
     assert told["sha256"] == asked
 
 
+@pytest.mark.parametrize(("pinned", "asked"), [("", "d" * 64), ("b" * 64, "d" * 64), ("c" * 64, "c" * 64)])
+def test_components_are_asked_for_by_a_digest_of_their_own(
+    run: PromptLearningRun, pinned: str, asked: str
+) -> None:
+    plain = run.dump()
+    plain["spec"]["method"] = {"type": "GEPA"}
+    plain["spec"]["task"]["initialPlaybook"] |= {"sha256": pinned} if pinned else {}
+    start = Start("a" * 64, "formula-a", {"prompt.md": "b" * 64, "prompt.json": "d" * 64})
+    told = with_start(parse_run(plain, ""), Memory(start=start)).dump()["spec"]["task"]["initialPlaybook"]
+    assert told == {"configMap": {"name": "formula-a", "key": "prompt.json"}, "sha256": asked}
+
+
 @pytest.mark.parametrize("fits", [True, False])
 def test_nothing_starts_from_a_text_that_was_replaced(fits: bool, tmp_path: Path) -> None:
     file = tmp_path / "prompt.md"

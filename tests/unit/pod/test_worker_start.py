@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -26,7 +27,7 @@ NOTES = f"# Lessons of run\n\n{LESSONS_MARK}\n\n- Round late.\n"
 TEXT = "# ask\n\nRound late."
 
 
-def run(method: str, key: str) -> dict[str, Any]:
+def run(method: str, key: str, sha256: str = "") -> dict[str, Any]:
     model = {"endpoint": {"url": "http://h/v1", "model": "m"}}
     return {
         "apiVersion": "combee.dev/v1alpha1",
@@ -36,7 +37,8 @@ def run(method: str, key: str) -> dict[str, Any]:
             "task": {
                 "type": "Formula",
                 "data": {"train": {"uri": "s3://b/t"}, "heldOut": {"uri": "s3://b/h"}},
-                "initialPlaybook": {"configMap": {"name": "formula-0123456789ab", "key": key}},
+                "initialPlaybook": {"configMap": {"name": "formula-0123456789ab", "key": key}}
+                | ({"sha256": sha256} if sha256 else {}),
             },
             "method": {"type": method},
             "models": {"task": model, "proposer": model},
@@ -44,9 +46,9 @@ def run(method: str, key: str) -> dict[str, Any]:
     }
 
 
-def started(root: Path, method: str, key: str = "prompt.md") -> str:
+def started(root: Path, method: str, key: str = "prompt.md", sha256: str = "") -> str:
     """What profile's pod starts from, with exactly the keys mounted that its manifest asks for."""
-    document = run(method, key)
+    document = run(method, key, sha256)
     made = step_mounts(
         PromptLearningRun.model_validate(document),
         Owner("run", "team", "u-1"),
@@ -83,6 +85,17 @@ def test_everything_else_starts_from_the_text_that_is_named(
     tmp_path: Path, method: str, key: str, text: str
 ) -> None:
     assert started(tmp_path, method, key) == text
+
+
+@pytest.mark.parametrize(
+    ("method", "key", "text"),
+    [("ACE", "prompt.md", TEXT), ("GEPA", "prompt.md", TEXT), ("GEPA", "prompt.json", json.dumps(PARTS))],
+)
+def test_a_digest_is_of_the_key_that_is_named(tmp_path: Path, method: str, key: str, text: str) -> None:
+    assert started(tmp_path, method, key, hashlib.sha256(text.encode()).hexdigest()) == text
+    other = hashlib.sha256(b"another").hexdigest()
+    with pytest.raises(DataError, match="this is another text"):
+        started(tmp_path / "other", method, key, other)
 
 
 def test_the_notes_of_a_run_are_no_start(tmp_path: Path) -> None:
