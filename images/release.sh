@@ -3,6 +3,7 @@
 #   build      images of worker and operator, pushed to REGISTRY; images.txt has each with its digest
 #   describe   a bill of materials (CycloneDX) of each image's Python packages, from its lock; the chart as a package
 #   sign       SHA256SUMS of all of that, and a signature of it (sigstore, by the identity of the workflow)
+# TAG, where it is set, must be v and the version that stands in the files.
 # Chosen by the environment: BASE and SHELL_IMAGE, by digest; REGISTRY; PYTHON, which has requirements-release.lock.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,16 +11,24 @@ OUT=${OUT:-build/release}
 PYTHON=${PYTHON:-python3}
 IMAGES=(worker operator)
 VERSION=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' operator/combee/__init__.py)
+CHART=$(sed -n 's/^version: *//p' charts/combee-operator/Chart.yaml)
+[ "$CHART" = "$VERSION" ] || { echo "the chart is of $CHART and the packages are of $VERSION" >&2; exit 2; }
+[ -z "${TAG:-}" ] || [ "$TAG" = "v$VERSION" ] || { echo "the tag $TAG is not v$VERSION, the version of what is built" >&2; exit 2; }
 mkdir -p "$OUT"
 
 pinned() { # pinned NAME: refuses an image that is not named by its digest, since a tag can move
   [[ ${!1:-} =~ @sha256:[0-9a-f]{64}$ ]] || { echo "$1 must name an image by its digest: NAME@sha256:..." >&2; exit 2; }
 }
 
+with_helm() {
+  command -v helm >/dev/null || { echo "helm is not on the PATH: a release has the chart as a package" >&2; exit 2; }
+}
+
 build() {
   pinned BASE
   pinned SHELL_IMAGE
   [ -n "${REGISTRY:-}" ] || { echo "REGISTRY must name where images are pushed" >&2; exit 2; }
+  with_helm # before anything is pushed
   : >"$OUT/images.txt"
   BUILDER=docker BASE=$BASE SHELL_IMAGE=$SHELL_IMAGE REGISTRY=$REGISTRY PYTHON=$PYTHON images/build.sh "${IMAGES[@]}"
   for image in "${IMAGES[@]}"; do
@@ -34,7 +43,8 @@ describe() {
     "$PYTHON" -m cyclonedx_py requirements --spec-version 1.6 --output-reproducible --of JSON \
       -o "$OUT/combee-$image-$VERSION.cdx.json" "images/$image/requirements.lock"
   done
-  ! command -v helm >/dev/null || helm package charts/combee-operator -d "$OUT" >/dev/null
+  with_helm
+  helm package charts/combee-operator -d "$OUT" >/dev/null
 }
 
 sign() {

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from combee import __version__
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "images/release.sh"
@@ -54,6 +57,33 @@ def test_what_is_built_is_described_and_all_of_it_signed() -> None:
     assert all((ROOT / "images" / name / "requirements.lock").is_file() for name in images[1].split())
 
 
+def release(part: str, out: Path, **given: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": os.environ["PATH"], "OUT": str(out), **given}
+    return subprocess.run([str(SCRIPT), part], env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("part", ["build", "describe", "sign"])
+def test_a_tag_of_another_version_is_no_release(part: str, tmp_path: Path) -> None:
+    assert JOB["env"]["TAG"] == "${{ github.ref_name }}"
+    done = release(part, tmp_path / "out", TAG=f"v{__version__}0")
+    assert done.returncode == 2 and f"is not v{__version__}" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_tag_of_its_version_goes_on(tmp_path: Path) -> None:
+    done = release("build", tmp_path, TAG=f"v{__version__}")
+    assert "BASE must name an image by its digest" in done.stderr
+
+
+@pytest.mark.parametrize("part", ["build", "describe"])
+def test_without_helm_there_is_no_release(part: str, tmp_path: Path) -> None:
+    for name in ("bash", "env", "dirname", "sed", "mkdir"):
+        (tmp_path / name).symlink_to(str(shutil.which(name)))
+    bases = {"BASE": f"x{DIGEST}", "SHELL_IMAGE": f"y{DIGEST}", "REGISTRY": "r"}
+    done = release(part, tmp_path / "out", PATH=str(tmp_path), PYTHON="/bin/true", **bases)
+    assert done.returncode == 2 and "helm is not on the PATH" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
@@ -65,8 +95,5 @@ def test_what_is_built_is_described_and_all_of_it_signed() -> None:
     ],
 )
 def test_nothing_is_built_on_an_image_that_can_move(given: dict[str, str], says: str, tmp_path: Path) -> None:
-    environment = {"PATH": os.environ["PATH"], "OUT": str(tmp_path), **given}
-    done = subprocess.run(
-        [str(SCRIPT), "build"], env=environment, capture_output=True, text=True, check=False
-    )
+    done = release("build", tmp_path, **given)
     assert done.returncode == 2 and says in done.stderr
