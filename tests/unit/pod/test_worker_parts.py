@@ -211,6 +211,22 @@ async def test_a_damaged_input_is_named_and_not_waited_for_again_and_again(
         await read(tmp_path, wait)
 
 
+async def test_a_receipt_that_comes_after_the_last_look_is_not_damaged(tmp_path: Path) -> None:
+    clock, store = Clock(), Store.open(str(tmp_path))
+    context = SimpleNamespace(store=store, prefix="runs/run", clock=clock)
+
+    async def listed(folder: str) -> list[str]:
+        """List, and have the other pod write once the last look is over."""
+        found = await store.alist(folder)
+        if clock.now >= 60 and folder.endswith("/r"):
+            for summary, shard in ((StepSummary("m", "map"), 0), (StepSummary("r", "reduce"), 0)):
+                await write_receipt(SimpleNamespace(store=store, prefix="runs/run"), summary, shard)  # type: ignore[arg-type]
+        return found
+
+    context.store = SimpleNamespace(uri="", alist=listed, aget=store.aget)
+    assert await read_inputs(context, FINISH, PLAN, wait_seconds=60, sleep=clock.sleep) is None  # type: ignore[arg-type]
+
+
 async def test_inputs_that_must_be_there_and_are_not_are_a_bug(tmp_path: Path) -> None:
     with pytest.raises(BugError, match=r"no receipt of m shard 1, r shard 0"):
         await read(tmp_path, None, (StepSummary("m", "map"), 0))
