@@ -201,13 +201,17 @@ def _path(index: int) -> str:
     return f"spec.engines[{index}].template"
 
 
-def check_run(run: PromptLearningRun, settings: Settings) -> None:
+def check_run(run: PromptLearningRun, settings: Settings, *, started: bool = False) -> None:
     """Raise ManifestError for what every cluster refuses of a run, and for an engine's image or argument that
-    is not allowed here. Making the objects would raise the same of templates and images, but too late."""
+    is not allowed here. Making the objects would raise the same of templates and images, but too late.
+
+    Of a run that has ``started`` arguments are not asked again: they cannot change any more, and an upgrade
+    with another list must not leave its engines with nobody to take them down."""
     for error in refused(run):
         raise error
     for index, engine in enumerate(run.spec.engines):
         if engine.vllm is not None:
             engine_image(engine, settings, index)
-            check_arguments(engine, settings, index)
+            if not started:
+                check_arguments(engine, settings, index)
             check_source(engine, settings, index)

@@ -75,7 +75,7 @@ class Ticker:
             return NEVER
         try:
             run = accept(raw, self.policy)
-            check_run(run, self.settings)
+            check_run(run, self.settings, started=bool(before.start_time))
         except RefusedError as error:
             return await self._refuse(raw, before, error)
         except ManifestError as error:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from manifests_makers import PLAIN, SETTINGS, run_of
@@ -13,6 +16,8 @@ from combee.api.engines import Engine
 from combee.errors import ManifestError
 from combee.objects.allowed import refused_parts
 from combee.objects.arguments import ARGUMENTS, check_arguments
+from combee.operator.tick import Ticker
+from combee.plan.cluster.accept import Policy
 
 REFUSED = [
     ["--trust-remote-code"],
@@ -115,6 +120,25 @@ def test_a_platform_team_allows_more(allowed: tuple[str, ...]) -> None:
 def test_a_platform_team_that_allows_all_allows_every_value(args: list[str]) -> None:
     check_arguments(engine(args), replace(SETTINGS, engine_arguments=("*",)), 0)
     check_arguments(engine(args), replace(SETTINGS, engine_arguments=(args[0].partition("=")[0],)), 0)
+
+
+@pytest.mark.parametrize("started", [True, False])
+async def test_a_run_at_work_is_not_left_to_its_engines_by_an_upgrade_that_allows_less(started: bool) -> None:
+    """Nobody would take them down again: a refused run makes and ends nothing."""
+    engines = [{"name": "main", "vllm": {"model": "example/tiny", "args": ["--trust-remote-code"]}}]
+    raw = run_of({**PLAIN, "engines": engines}).model_dump(by_alias=True, exclude_none=True, mode="json")
+    raw["metadata"] |= {"namespace": "team", "uid": "u-1", "generation": 1, "resourceVersion": "1"}
+    raw["status"] = {"startTime": "2026-01-01T00:00:00Z"} if started else {}
+    kube, versions, written = AsyncMock(), AsyncMock(), []
+    kube.get.return_value = raw
+    kube.patch.side_effect = lambda *patch, **_: written.append(patch[3]["status"])
+    versions.started.side_effect = lambda run, owner, memory: replace(memory)
+    versions.looks.return_value = None
+    teller: Any = SimpleNamespace(tell=AsyncMock())
+    nodes, policy = AsyncMock(), Policy(True, True, "Advisory")
+    ticker = Ticker(kube, AsyncMock(), AsyncMock(), teller, versions, nodes, SETTINGS, policy)
+    assert await ticker.tick(("team", "run")) == (0.0 if started else -1.0)
+    assert any(status.get("phase") == "Refused" for status in written) is not started
 
 
 def test_a_model_is_no_argument() -> None:
