@@ -49,7 +49,7 @@ async def _mend(prepared: Prepared, out: Path, damaged: DamagedError) -> None:
     with hold(out), tempfile.TemporaryDirectory(prefix="combee-mend-") as scratch:
         try:
             record = read_record(out, "", prepared)
-            again = await replay(prepared, record, Path(scratch))
+            again = await replay(replace(prepared, recorded=True), record, Path(scratch))
         except CombeeError as error:
             raise _lost(damaged, str(error)) from error
         if again.differences:
