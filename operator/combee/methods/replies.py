@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from dataclasses import replace
@@ -17,12 +18,14 @@ from combee.records import Message, Prompt
 MAX_ANSWER_CHARS = 400_000
 """An answer longer than this is not read."""
 MAX_MENDED_CHARS = 8_000
-"""Of a longer object that is broken only the end is mended, where it was cut: the rest takes time with the
-square of its length."""
+"""Of a longer object that is broken only commas too many, control characters that stand raw in strings, and
+the end, where it was cut, are mended: the rest takes time with the square of its length."""
 
 _FAKE_ITEM = re.compile(r"\[(?=[A-Za-z]{1,8}-[0-9A-Za-z]+[\].])")
 _DROPPED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\]]', re.DOTALL)
+_STRING_OR_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"?|,(?=\s*[}\]])', re.DOTALL)
+_CONTROL = re.compile(r"[\x00-\x1f]")
 _FENCE = re.compile(r"```[A-Za-z]*[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
 
 
@@ -54,10 +57,19 @@ def read_object(text: str) -> dict[str, Any] | None:
 
 def _mended(text: str) -> Any:
     if len(text) > MAX_MENDED_CHARS:
-        return from_json(text, allow_partial="trailing-strings")
+        text = _STRING_OR_COMMA.sub(_as_json, text)
+        try:
+            return json.JSONDecoder().raw_decode(text)[0]  # whatever is said after it
+        except ValueError:
+            return from_json(text, allow_partial="trailing-strings")
     import json_repair  # seldom needed, and slow to import
 
     return json_repair.loads(text)
+
+
+def _as_json(part: re.Match[str]) -> str:
+    """Return a string with its control characters escaped, and nothing for a comma before a bracket."""
+    return _CONTROL.sub(lambda one: f"\\u{ord(one[0]):04x}", part[0]) if part[0] != "," else ""
 
 
 def _is_deep(text: str) -> bool:

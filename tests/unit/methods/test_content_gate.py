@@ -81,7 +81,9 @@ def test_a_hostile_text_is_looked_through_at_once(piece: str) -> None:
     assert isinstance(one_line(text), str)
 
 
-@pytest.mark.parametrize("piece", ["{", "{,", "{1", '{"', "[", '{"a":[', '"', "{}", '{"a":[{}],'])
+@pytest.mark.parametrize(
+    "piece", ["{", "{,", "{1", ",", ", ", "\n", '"\n', '{"', "[", '{"a":[', '"', "{}", '{"a":[{}],']
+)
 def test_a_hostile_reply_is_read_at_once(piece: str) -> None:
     # Mending takes the square of the length: commit 761c1caa took over eight seconds for 20 KB of braces.
     assert read_object("{" + piece * (399_000 // len(piece))) is None or piece in ("{}", '"')
@@ -91,6 +93,24 @@ def test_a_broken_object_is_still_mended() -> None:
     assert read_object('So: {"a": [{"b": 1}, {"b": 2,}], ') == {"a": [{"b": 1}, {"b": 2}]}
     text = json.dumps({"lessons": ["word " * 50] * 60})
     assert len(text) > 10_000 and read_object(text[:-1]) is not None
+
+
+LONG = {"lessons": [{"text": 'a \\ "quoted", ] }\nlong lesson ' * 30, "ids": [1, 2]}] * 20}
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [("]}", ",\n]}"), ("2]", "2 , ]"), ("\\n", "\n"), ("\\n", "\t\r\n"), ("]}", "]} And {more}.")],
+    ids=ascii,
+)
+def test_a_long_answer_with_one_flaw_is_read(was: str, now: str) -> None:
+    """As answers of earlier runs were, which the memo has."""
+    whole = json.dumps(LONG)
+    at = whole.rindex(was)
+    flawed = f"Here:\n{whole[:at]}{now}{whole[at + len(was) :]}"
+    read = read_object(flawed)
+    assert len(flawed) > 12_800 and read is not None
+    assert str(read).replace("\\t\\r", "") == str(LONG)
 
 
 def test_hidden_letters_are_read_as_the_letters_they_are() -> None:
