@@ -115,6 +115,23 @@ def test_a_blob_is_made_again_from_the_memo(run: Killed, tmp_path: Path) -> None
     assert run.sim.answered() == asked, "a model was asked"
 
 
+def test_what_somebody_edited_is_kept_and_named_and_nobody_is_asked(run: Killed, tmp_path: Path) -> None:
+    """The run is over: it writes its files again without its server."""
+    out = tmp_path / "out"
+    run.to_the_end(out)
+    names = ("prompt.md", "lessons.md", "rollouts.jsonl")
+    wanted = [(out / name).read_bytes() for name in names]
+    (out / "prompt.md").write_text("My own prompt.\n")
+    (out / "lessons.md").unlink()
+    run.sim.stop()
+    done = combee(*run.words(out))
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode in ENDED, said
+    assert [(out / name).read_bytes() for name in names] == wanted
+    assert (out / "prompt.md.orig").read_text() == "My own prompt.\n" and "prompt.md.orig" in said
+    assert len(list(out.glob("*.orig"))) == 1
+
+
 def test_what_the_memo_does_not_answer_is_named(run: Killed, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run.to_the_end(out)

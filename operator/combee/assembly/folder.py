@@ -150,12 +150,18 @@ class RunFolder:
         clock = {"seconds": round(seconds, 3), "ended": ended}
         self.store.put(CLOCK, (json.dumps(clock) + "\n").encode())
 
-    def leave(self, files: Mapping[str, bytes]) -> None:
-        """Write what a session leaves, in order, and its digests, as ``sha256sum --check`` reads them."""
+    def leave(self, files: Mapping[str, bytes]) -> list[str]:
+        """Write what a session leaves, in order, and its digests, as ``sha256sum --check`` reads them. What
+        somebody changed since the last session is kept as ``NAME.orig``; return these names."""
+        others = {name: self.store.get(name) for name in changed(self.path) if name in files}
+        edited = {name: data for name, data in others.items() if data and data != files[name]}
+        for name, data in edited.items():
+            self.store.put(f"{name}.orig", data)
         for name, data in files.items():
             self.store.put(name, data)
         kept = {name: data for name, data in files.items() if not name.startswith("report.")}
         self.store.put(SUMS, "".join(f"{_sha256(data)}  {name}\n" for name, data in kept.items()).encode())
+        return sorted(edited)
 
     def close(self) -> None:
         """Release the lock."""
@@ -278,15 +284,17 @@ def hold(path: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def as_summed(path: Path) -> bool:
-    """Return whether the files that SHA256SUMS names are what was written. An earlier version wrote none, and
-    without its store a run could not write them again."""
+def changed(path: Path) -> list[str]:
+    """Return the files of SHA256SUMS that are not what was written; itself where it cannot be read. An
+    earlier version wrote none, and without its store a run could not write them again."""
     sums = path / SUMS
     if not sums.is_file() or not (path / "store").is_dir():
-        return True
+        return []
     lines = [line.partition("  ") for line in sums.read_text(errors="replace").splitlines()]
     files = [(digest, Path(path, Path(name).name)) for digest, _, name in lines]
-    return bool(files) and all(file.is_file() and _sha256(file.read_bytes()) == one for one, file in files)
+    return [
+        one.name for digest, one in files if not one.is_file() or _sha256(one.read_bytes()) != digest
+    ] or ([] if files else [SUMS])
 
 
 def read_plans(folder: Path) -> dict[int, IterationPlan]:

@@ -27,7 +27,7 @@ from combee.assembly.context import (
     run_prefix,
     work_context,
 )
-from combee.assembly.folder import RunFolder, RunIdentity, as_summed, given_plans, holds, read_plans
+from combee.assembly.folder import RunFolder, RunIdentity, changed, given_plans, holds, read_plans
 from combee.assembly.guard import BudgetGuard
 from combee.assembly.manifest import read_manifest_text, run_in
 from combee.assembly.rollouts import Place, check_adapter, rolling_out, sandbox_of, with_agent
@@ -163,8 +163,7 @@ class _HeldData:
 async def check_endpoints(prepared: Prepared) -> dict[str, ModelInfo]:
     """Ask every endpoint in use whether it takes the key and serves the model, and an embedder to embed."""
     keep_libraries_quiet()
-    pool = ConnectionPool()
-    limits = RunLimits(4)
+    pool, limits = ConnectionPool(), RunLimits(4)
     info: dict[str, ModelInfo] = {}
     # A name of its own: what one endpoint answered here must not stand in for another of the same process.
     nowhere = Memo(Store.open(f"memory://preflight-{uuid4().hex}"))
@@ -231,14 +230,16 @@ async def run_session(prepared: Prepared, out: Path, listener: Listener) -> Resu
     Raises UserErrors (before any work, or a store that stops taking writes). Cancelled, it writes
     what there is with outcome Stopped and returns. Of a run that is over it only reads the result.
     """
-    run = prepared.run
-    digest = manifest_digest(run)
+    run, digest = prepared.run, manifest_digest(prepared.run)
     identity = RunIdentity(run.name, digest, prepared.facts.digests)
-    if (over := finished(out, identity, prepared.plans)) is not None:
+    over, edited = finished(out, identity, prepared.plans), changed(out)
+    if over is not None and not edited:
         listener.started(run.name, str(out), resumed=True, over=True)
         return over
     if prepared.recorded:
         info = recorded_models(prepared, Store.open(str(out / "store")))
+    elif over is not None and RESULT_FILE not in edited:
+        info = {str(role): one for role, one in over.models.items()}  # only its files are written again
     else:
         info = await check_endpoints(prepared)
     if prepared.sandbox is not None:
@@ -256,13 +257,13 @@ OVER = ("Learned", "Unsure", "NothingBetter", "BudgetExhausted")
 
 
 def finished(out: Path, identity: RunIdentity, plans: Mapping[int, IterationPlan]) -> Result | None:
-    """Return the result of a run that is over, None where there is more to do, or a file of it is damaged.
+    """Return the result of a run that is over, None where there is more to do, or the result is damaged.
 
     ``plans``: those of ``--plans``; a run with other iterations than they name is not over, nor is one that
     obeyed plans and is now to choose for itself. Raises UserError for another run, DataError for other data.
     """
     path = out / RESULT_FILE
-    if not holds(out, identity) or not path.is_file() or not as_summed(out):
+    if not holds(out, identity) or not path.is_file():
         return None
     kept = read_plans(out / "plans")
     if plans and plans.keys() != kept.keys():
@@ -313,7 +314,7 @@ async def _work(
             wall_seconds=clock(),
             data=prepared.data,
         )
-        return await _write(session, folder)
+        return await _write(session, folder, listener)
     finally:
         for ticker in tickers:
             ticker.cancel()
@@ -372,16 +373,16 @@ async def _until_outcome(executor: LocalExecutor) -> Outcome:
     try:
         return await executor.run()
     except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is not None:
+        if (task := asyncio.current_task()) is not None:
             task.uncancel()
         return executor.stopped()
 
 
-async def _write(session: Session, folder: RunFolder) -> Result:
+async def _write(session: Session, folder: RunFolder, listener: Listener) -> Result:
     """result.json last: where it is, the rest is."""
     result, files = await texts(session)
-    await asyncio.to_thread(folder.leave, files)
+    for name in await asyncio.to_thread(folder.leave, files):
+        listener.note(f"{folder.path / name} was changed; it is written again, what was there is {name}.orig")
     return result
 
 
