@@ -128,13 +128,10 @@ class PlaybookObserver:
         spec = VersionSpec.model_validate(raw["spec"])
         status = VersionStatus.model_validate(raw.get("status") or {})
         meta = raw["metadata"]
-        content: Content | None = None
-        wrong: tuple[str, ...] = ()
+        content, wrong = None, tuple[str, ...]()
         settled = status.phase == "Refused" and spec.decision != "Promote" and spec.digest != pinned
         if not settled:
-            content = await self._content(meta["namespace"], spec, metas_by_name)
-            wrong = differing(content.digests, spec.content_digests) if content else ()
-            content = None if wrong else content
+            content, wrong = await self._content(meta["namespace"], spec, metas_by_name)
         content_meta = metas_by_name.get(spec.config_map_name) if settled else None
         return VersionSeen(
             name=meta["name"],
@@ -152,23 +149,29 @@ class PlaybookObserver:
 
     async def _content(
         self, namespace: str, spec: VersionSpec, metas_by_name: dict[str, Object]
-    ) -> Content | None:
-        """Return the content of a version's ConfigMap; None when there is none, or when it holds another
-        artifact."""
+    ) -> tuple[Content | None, tuple[str, ...]]:
+        """Return the content of a version's ConfigMap, and which keys of it were replaced; no content where
+        any was, where there is none, or where it says that it holds another artifact. Of a version with
+        digests a wrong note counts as replaced, too: whoever replaces a text can change it along."""
         meta = metas_by_name.get(spec.config_map_name)
-        if meta is not None and (content := self._contents.get(meta["uid"])) is not None:
+        content = None if meta is None else self._contents.get(meta["uid"])
+        if meta is None or content is None:
+            config_map = await self.kube.get("ConfigMap", namespace, spec.config_map_name)
+            if config_map is None:
+                return None, ()
+            meta, content = config_map["metadata"], read_content(config_map)
+            if config_map.get("immutable"):
+                if len(self._contents) >= MAX_REMEMBERED:
+                    self._contents.pop(next(iter(self._contents)))
+                self._contents[meta["uid"]] = content
+        else:
             # Moved to the end, since the least recently used content is dropped first.
             self._contents[meta["uid"]] = self._contents.pop(meta["uid"])
-            return content if digest_of(meta) == spec.digest else None
-        config_map = await self.kube.get("ConfigMap", namespace, spec.config_map_name)
-        if config_map is None or digest_of(config_map["metadata"]) != spec.digest:
-            return None
-        content = read_content(config_map)
-        if config_map.get("immutable"):
-            if len(self._contents) >= MAX_REMEMBERED:
-                self._contents.pop(next(iter(self._contents)))
-            self._contents[config_map["metadata"]["uid"]] = content
-        return content
+        noted = digest_of(meta) == spec.digest
+        wrong = differing(content.digests, spec.content_digests)
+        if spec.content_digests and not noted:
+            wrong = (*wrong, names.DIGEST_ANNOTATION)
+        return (content if noted and not wrong else None), wrong
 
 
 def _readable(raw: Object) -> bool:

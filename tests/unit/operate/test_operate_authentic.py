@@ -60,6 +60,22 @@ async def test_a_replaced_version_is_told_not_read_and_put_back_from_what_is_del
     assert {"ContentReplaced", "ContentRestored"} <= {json.loads(line)["event"] for line in lines}
 
 
+@pytest.mark.parametrize("noted", [{}, {names.DIGEST_ANNOTATION: digest_of("a")}])
+@pytest.mark.parametrize("changed", [{"prompt.md": BAD}, {}])
+async def test_a_replaced_version_is_told_though_it_says_that_it_holds_another(
+    changed: dict[str, str], noted: dict[str, str]
+) -> None:
+    team = signed(await promoted(), "a", "b")
+    was = replace(team, "b", **changed)
+    team.content("b")["metadata"]["annotations"] = noted
+    await team.tick()
+    assert text(team.delivered) == text(was) and team.why("Ready") == ("False", "ContentReplaced")
+    assert "ContentReplaced" in team.told()
+    now = team.content("b")
+    assert now["data"] == was["data"]
+    assert now["metadata"]["annotations"][names.DIGEST_ANNOTATION] == digest_of("b")
+
+
 @pytest.mark.parametrize("binary", [{}, {"more.md": "QUFB"}])
 @pytest.mark.parametrize("added", [{"prompt.md": BAD}, {"more.md": BAD}, {"method": "GEPA"}, {}])
 async def test_what_services_mount_is_written_again_though_its_own_digest_was_changed_along(
