@@ -73,9 +73,11 @@ class PlaybookObserver:
         spec: PlaybookSpec,
         now: float,
         job_uids: Mapping[str, Collection[str]] = NO_JUDGES,
+        active: str = "",
     ) -> Observed:
         """Return the facts of one tick. This takes about four requests, and one more for each version whose
-        content was not read before. ``job_uids``: as ``Judged.of`` takes them."""
+        content was not read before. ``job_uids``: as ``Judged.of`` takes them; ``active``: the digest of what
+        was delivered last."""
         selector = f"{names.LABEL_PLAYBOOK}={names.playbook_label(owner.name)}"
         versions, metas, config_map, runs = await asyncio.gather(
             self._versions(owner),
@@ -98,7 +100,7 @@ class PlaybookObserver:
                 opaque=tuple(map(Version.of, opaque)),
                 runs=tuple(map(run_seen, runs)),
                 delivered=None if config_map is None else digest_of(config_map["metadata"]),
-                altered=config_map is not None and altered(config_map, versions),
+                altered=config_map is not None and altered(config_map, versions, active),
                 pairs=results.pairs,
                 left_out=results.left_out,
                 readings=results.readings,
@@ -109,7 +111,7 @@ class PlaybookObserver:
             runs={run["metadata"]["name"]: run for run in runs},
             judged=(*judged.names, *judged.stale) if versions else (),
             more=judged.more,
-            tampered=config_map is not None and tampered(config_map, versions),
+            tampered=config_map is not None and tampered(config_map, versions, active),
             forged=judged.foreign,
         )
 
@@ -239,17 +241,21 @@ def writer_of(meta: Object, path: Iterable[str]) -> str:
     return "" if last is None else f"{last.get('manager') or 'unknown'} at {last.get('time', '')}"
 
 
-def altered(delivered: Object, versions: Iterable[Object] = ()) -> bool:
+def altered(delivered: Object, versions: Iterable[Object] = (), active: str = "") -> bool:
     """Return whether the delivered ConfigMap is not as it was written. One that an earlier release wrote,
     without a digest of its data, counts as changed."""
-    return tampered(delivered, versions) or names.DATA_ANNOTATION not in _annotations(delivered)
+    return tampered(delivered, versions, active) or names.DATA_ANNOTATION not in _annotations(delivered)
 
 
-def tampered(delivered: Object, versions: Iterable[Object] = ()) -> bool:
+def tampered(delivered: Object, versions: Iterable[Object] = (), active: str = "") -> bool:
     """Return whether somebody changed the delivered ConfigMap: by its own note, and by the spec of the one of
-    ``versions`` that it says it holds, which nobody can change along with it."""
+    ``versions`` that it says it holds, which nobody can change along with it. One that holds none of them
+    was changed where the version that was delivered last, ``active``, has digests."""
     held, data = digest_of(delivered["metadata"]), delivered.get("data") or {}
-    published = next((one for one in map(Version.of, versions) if held and one.digest == held), Version(""))
+    by_digest = {one.digest: one for one in map(Version.of, versions) if one.digest}
+    if held not in by_digest and active in by_digest and by_digest[active].content_digests:
+        return True
+    published = by_digest.get(held, Version(""))
     noted = _annotations(delivered).get(names.DATA_ANNOTATION)
     changed = noted is not None and noted != data_digest(data, delivered.get("binaryData"))
     more = bool(published.content_digests and delivered.get("binaryData"))

@@ -92,6 +92,21 @@ async def test_what_services_mount_is_written_again_though_its_own_digest_was_ch
     assert ("ContentReplaced" in team.told()) == bool(added or binary)
 
 
+@pytest.mark.parametrize("held", ["", digest_of("z")])
+async def test_what_services_mount_is_told_though_it_says_that_it_holds_no_version_of_ours(held: str) -> None:
+    team = signed(await promoted(), "a", "b")
+    before = team.delivered["data"]
+    data = before | {"prompt.md": BAD}
+    team.delivered["data"] = data
+    noted = {names.DATA_ANNOTATION: data_digest(data, None)}
+    team.delivered["metadata"]["annotations"] = noted | ({names.DIGEST_ANNOTATION: held} if held else {})
+    await team.tick()
+    assert team.delivered["data"] == before and "ContentReplaced" in team.told()
+    told = team.told().count("ContentReplaced")
+    await team.tick()
+    assert team.told().count("ContentReplaced") == told
+
+
 async def test_with_both_replaced_nothing_is_delivered_from_either() -> None:
     team = signed(await promoted(), "b")
     replace(team, "b", **{"prompt.md": BAD})

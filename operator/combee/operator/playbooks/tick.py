@@ -75,7 +75,7 @@ class PlaybookTicker:
         now = self.clock()
         # Before the pairs: what a Job that is seen to have ended left is then seen, too.
         at_work = await self.judges.look(owner, spec, now)
-        observed = await self.observer.see(owner, spec, now, at_work.uids)
+        observed = await self.observer.see(owner, spec, now, at_work.uids, status.active_digest)
         data = await self.data.look(owner, spec)
         seen = replace(
             observed.seen,
