@@ -241,6 +241,27 @@ async def test_it_is_published_once_more_from_the_store_of_its_run() -> None:
     assert step["params"]["name"] == f"formula-{digest_of('a')[:12]}"
 
 
+async def test_while_it_is_published_again_no_second_job_is_made_and_one_that_failed_is_told() -> None:
+    team = signed(await promoted(), "a", "b")
+    of_run(team, "a")
+    replace(team, "a", **{"prompt.md": BAD})
+    await team.tick()
+    team.now += 400
+    await team.tick()
+    (job,) = team.kube.of("Job").values()
+    assert "NotRestored" not in team.told()
+    failed = {"type": "Failed", "status": "True", "message": "BackoffLimitExceeded"}
+    job["status"] = {"conditions": [failed]}
+    team.now += 400
+    await team.tick(2)
+    assert len(team.kube.of("Job")) == 1, "the next one waits until this one is gone"
+    told = [e["message"] for e in team.kube.of("Event").values() if e["reason"] == "NotRestored"]
+    assert len(told) == 1 and f"Job {job['metadata']['name']} failed (BackoffLimitExceeded)" in told[0]
+    team.kube.of("Job").clear()
+    await team.tick()
+    assert len(team.kube.of("Job")) == 1
+
+
 async def test_a_run_of_the_same_name_that_learned_something_else_restores_nothing() -> None:
     team = signed(await promoted(), "a", "b")
     of_run(team, "a")

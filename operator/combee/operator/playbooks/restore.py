@@ -21,6 +21,7 @@ from combee.objects.playbooks import playbook_reference, published_config_map
 from combee.objects.types import Settings
 from combee.objects.versions import version_labels
 from combee.observe.playbooks import Observed
+from combee.observe.runs import owned
 from combee.plan.cluster.decide import Run, publish_step
 from combee.plan.cluster.happenings import Happening
 from combee.plan.cluster.memory import Memory
@@ -33,6 +34,7 @@ AGAIN_SECONDS = 5.0
 SLOT_SECONDS = 300
 """A version is published again at most once in this time."""
 KEPT_SECONDS = 600
+"""How long a Job that ended stays; after one that failed the next is made only then."""
 
 
 @dataclass(slots=True)
@@ -71,6 +73,12 @@ class Restorer:
                 f"ConfigMap {name} cannot be put back: the run that published it is gone; apply it from a "
                 "backup, or let a run learn it again"
             )
+        last = await self._last_job(owner, version) if job is not None else None
+        if last is not None and (failed := ended(last, "Failed")) is not None:
+            return (
+                f"ConfigMap {name} cannot be put back: Job {last['metadata']['name']} failed "
+                f"({failed.get('message', '')}); look at its pods' logs. The next try comes in ten minutes"
+            )
         if present is not None:
             labels = present["metadata"].get("labels") or {}
             if labels.get(names.LABEL_MANAGED_BY) != names.MANAGED_BY:
@@ -79,10 +87,23 @@ class Restorer:
         if job is None:
             await self.kube.create(published_config_map(owner, name, version.digest, left))
             return ""
+        if last is not None and ended(last, "Complete") is None:
+            return ""
         for body in account_objects(owner.namespace, self.settings):
             await self.kube.create(body)
         await self.kube.create(job)
         return ""
+
+    async def _last_job(self, owner: Owner, version: VersionSeen) -> Object | None:
+        """Return the newest Job that was made to publish a version again; None where there is none."""
+        selector = f"{names.LABEL_PLAYBOOK}={names.playbook_label(owner.name)}"
+        begins = names.restore_name(owner.name, version.digest, 0).removesuffix("0")
+        jobs = [
+            job
+            for job in await self.kube.list("Job", owner.namespace, labels=selector)
+            if job["metadata"]["name"].startswith(begins) and owned(job, owner)
+        ]
+        return max(jobs, key=lambda job: str(job["metadata"]["creationTimestamp"]), default=None)
 
     async def _publish_again(self, owner: Owner, version: VersionSeen, now: float) -> Object | None:
         """Return the Job that publishes a version from its run's store; None where the run is gone."""
@@ -100,6 +121,12 @@ class Restorer:
         if not isinstance(run, PromptLearningRun) or best is None or best.artifact != version.digest:
             return None
         return _job(run, memory, owner, version, self.settings, int(now // SLOT_SECONDS))
+
+
+def ended(job: Object, how: str) -> Object | None:
+    """Return the condition by which a Job ended, ``Complete`` or ``Failed``; None where it did not so."""
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one["type"] == how and one.get("status") == "True"), None)
 
 
 def authentic_parts(digests: Mapping[str, str], *config_maps: Object | None) -> dict[str, str]:
