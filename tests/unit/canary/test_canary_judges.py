@@ -49,6 +49,8 @@ class Kube:
 
     now: float = NOW
     objects: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    known: dict[str, list[str]] = field(default_factory=dict)
+    """version -> uids of the Jobs whose pairs count."""
 
     def of(self, kind: str) -> dict[str, dict[str, Any]]:
         return self.objects.setdefault(kind, {})
@@ -66,6 +68,10 @@ class Kube:
         made["metadata"] |= {"creationTimestamp": moment, "uid": f"uid-{name}"}
         there[name] = made
         return made
+
+    async def patch(self, kind: str, namespace: str, name: str, body: dict[str, Any], *, part: str) -> None:
+        assert (kind, part) == (names.PLAYBOOK_VERSION_KIND, "status")
+        self.known[name] = body["status"]["state"]["judges"]
 
     async def delete(self, kind: str, namespace: str, name: str, *, uid: str = "") -> bool:
         assert self.of(kind)[name]["metadata"]["uid"] == uid
@@ -89,6 +95,7 @@ class Scene:
     secret_policy: bool = True
     since: float = 0.0
     reading: Reading | None = None
+    job_uids: tuple[str, ...] = ()
     judges: Judges = field(init=False)
 
     def __post_init__(self) -> None:
@@ -101,7 +108,9 @@ class Scene:
         self.kube.now += seconds
         assert self.spec.canary is not None
         mode = self.spec.canary.mode
-        state = VersionMemory(since=self.since, tally=self.tally, reading=self.reading).to_json()
+        state = VersionMemory(
+            since=self.since, tally=self.tally, reading=self.reading, job_uids=self.job_uids
+        ).to_json()
         plan = PlaybookPlan(
             status=PlaybookStatus(),
             versions={"formula-b": VersionStatus(state=state)},
@@ -149,6 +158,18 @@ def test_one_job_at_a_time_and_another_once_it_has_ended() -> None:
     assert wait is not None and 0 < wait <= 20 and len(scene.jobs) == 1
     scene.tick(wait)
     assert len(scene.jobs) == 2
+
+
+def test_a_job_is_remembered_in_the_tick_that_makes_it() -> None:
+    """The operator may be away until the Job is gone: its pairs are own ones then, too."""
+    scene = Scene(job_uids=("before",))
+    scene.tick()
+    assert scene.kube.known == {"formula-b": ["before", f"uid-{scene.jobs[0]}"]}
+    state = {"test": TEST, "judges": scene.kube.known["formula-b"]}
+    left = {"labels": {names.LABEL_CANARY: TEST, names.LABEL_MANAGED_BY: names.MANAGED_BY}}
+    left |= {"name": "pairs", "annotations": {names.JUDGE_ANNOTATION: f"uid-{scene.jobs[0]}"}}  # type: ignore[dict-item]
+    found = Judged.of([{"metadata": left}], [{"status": {"test": {"id": TEST}, "state": state}}], {})
+    assert found.names == ("pairs",) and not found.foreign
 
 
 def test_a_test_that_is_over_has_no_job_left_at_work() -> None:
