@@ -145,12 +145,12 @@ class Connection(HttpToolsProtocol):
         """Read what came, unless it is too much for a head."""
         if self._refusal is not None or self.transport.is_closing():
             return
-        # A head that begins in the middle of what came counts from its start: only a pipelined one does.
-        self._read = self._read + len(data) if self._in_head else len(data)
+        # The parser joins a header, or a trailer, until it is whole: what came without any use is counted.
+        self._read += len(data)
         super().data_received(data)
         if self._refusal is not None or self.transport.is_closing():
             return
-        if self._in_head and self._read > MOST_HEAD_BYTES:
+        if self._read > MOST_HEAD_BYTES:
             self._refuse(TOO_LARGE)
         elif self._idle():
             # Part of a head, or of a body that was answered already, or empty lines: a head must follow.
@@ -175,7 +175,7 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Start the request, unless its body could be read in two ways."""
-        self._in_head = False
+        self._in_head, self._read = False, 0
         self._head_came()
         codings = [value.strip().lower() for name, value in self.headers if name == b"transfer-encoding"]
         if codings and (codings != [b"chunked"] or self.parser.get_http_version() != "1.1"):
@@ -189,6 +189,16 @@ class Connection(HttpToolsProtocol):
         self.scope["state"]["key_fits"] = self.key_fits
         if self._door.stopping or upgrades:
             self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body."""
+        self._read = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End the request."""
+        self._read = 0
+        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """Wait for the next request: long only for a client with a key."""

@@ -147,6 +147,9 @@ TOO_MUCH = {
     "a target that does not end": b"GET /" + b"x" * (400 * 1024),
     "whole headers": b"GET / HTTP/1.1\r\n" + b"X: %s\r\n" % (b"x" * 600) * (MOST_HEAD_BYTES // 600 + 2),
     "small ones": b"GET / HTTP/1.1\r\n" + b"x:\r\n" * (MOST_FIELDS + 2),
+    "a trailer that does not end": (
+        request(b"2\r\n{}\r\n0\r\nx: ", "Transfer-Encoding: chunked") + b"x" * 2**20
+    ),
     "trailers": request(b"2\r\n{}\r\n0\r\n" + b"x:\r\n" * MOST_FIELDS, "Transfer-Encoding: chunked"),
 }
 
@@ -321,6 +324,19 @@ async def test_few_requests_wait_on_one_connection() -> None:
         await link.rest()
         assert scene.turned_away("Pipelined") == 1
         assert len(scene.seen) <= 1
+
+
+async def test_a_head_behind_a_large_body_counts_without_it() -> None:
+    async with opened() as scene:
+        scene.go.clear()
+        link, sent, following = await scene.open(), b"x" * (2 * MOST_HEAD_BYTES), request()
+        await link.send(request(sent) + following[:20])
+        await link.reader.readuntil(b"first ")
+        scene.go.set()
+        await link.reader.readuntil(b"last\r\n0\r\n\r\n")
+        await link.send(following[20:])
+        assert (await link.head())[0] == 200
+        assert [body for _, _, body in scene.seen] == [sent, b"{}"]
 
 
 async def test_a_client_that_leaves_ends_the_first_of_several_requests() -> None:
