@@ -8,6 +8,7 @@ connections on which a request may be on its way. ``Connection`` adds the bounds
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,6 +34,11 @@ KEEP_ALIVE_SECONDS = 75
 """Longer than clients keep idle connections, so that clients close them and not the gateway."""
 QUIET_SECONDS = 10
 """An idle connection is closed after so long where its client has no good key, or the gateway stops."""
+
+UNREAD_SECONDS = 10
+"""A connection ends whose client takes none of what was sent for so long."""
+UNREAD_WITH_KEY_SECONDS = 600
+"""The same where the client has a good key: it may stop for a while in a long answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +134,7 @@ class Connection(HttpToolsProtocol):
         """Let the connection in, or close it."""
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
+        self._read_within(UNREAD_SECONDS)
         if refusal := self._door.enter(self, self._address):
             self._refuse(refusal)
         else:
@@ -219,14 +226,16 @@ class Connection(HttpToolsProtocol):
 
     def key_fits(self) -> None:
         """Remember that the client has a good key."""
-        self._stranger = False
+        if self._stranger:
+            self._stranger = False
+            self._read_within(UNREAD_WITH_KEY_SECONDS)
         self._door.strangers.pop(self, None)
 
     def give_way(self) -> None:
         """Close the connection for a new one."""
         self._door.strangers.pop(self, None)
         self._door.refused("GaveWay")
-        self.transport.close()
+        self.transport.abort()  # close() would wait until the client has read all
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what the parser did not take."""
@@ -235,6 +244,12 @@ class Connection(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answering = cycle
         super()._start_asgi_task(cycle, app)
+
+    def _read_within(self, seconds: int) -> None:
+        """Have the kernel end the connection where nothing that was sent is taken for so long. Nothing else
+        does: closed, a transport waits until all is sent."""
+        if (connection := self.transport.get_extra_info("socket")) is not None:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * seconds)
 
     def _idle(self) -> bool:
         return self._answering is None or self._answering.response_complete
@@ -283,9 +298,9 @@ class Connection(HttpToolsProtocol):
             self.transport.write(_answer(refusal))
         if not heard or self._door.inside > self._door.most:
             self.transport.close()
-            return
-        self.transport.write_eof()
-        self.loop.call_later(LINGER_SECONDS, self.transport.close)
+        else:
+            self.transport.write_eof()
+        self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
 
 def _answer(refusal: Unwelcome) -> bytes:

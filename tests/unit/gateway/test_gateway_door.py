@@ -46,13 +46,15 @@ class Scene:
     """the upstream ends its answers once it is set."""
     answer: dict[str, str] = field(default_factory=dict)
     """headers of its answers."""
+    first: bytes = b"first "
+    """how its answers begin."""
 
     async def upstream(self, request: web.Request) -> web.StreamResponse:
         names = {name.lower() for name in request.headers}
         self.seen.append((request.raw_path, names, await request.read()))
         response = web.StreamResponse(headers=self.answer)
         await response.prepare(request)
-        await response.write(b"first ")
+        await response.write(self.first)
         await self.go.wait()
         await response.write(b"last")
         return response
@@ -260,6 +262,32 @@ async def test_strangers_give_way_to_new_connections_and_those_with_a_key_stay()
         await friend.reader.readuntil(b"\r\n0\r\n\r\n")
         assert (await friend.head())[0] == 200
         assert (scene.turned_away("GaveWay"), scene.turned_away("Full")) == (1, 1)
+
+
+async def test_a_connection_ends_whose_client_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_door, "UNREAD_WITH_KEY_SECONDS", 1)
+    async with opened() as scene:
+        scene.first = b"x" * 2**24
+        link = await scene.open()
+        await link.send(request())
+        await until(lambda: len(scene.seen) == 1)
+        await until(lambda: scene.door.inside == 0)
+        await until(lambda: scene.metrics.registry.get_sample_value("combee_gateway_in_flight") == 0)
+
+
+async def test_a_client_that_does_not_read_gives_way_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_door, "UNREAD_SECONDS", 600)
+    async with opened(most=1) as scene:
+        silent = await scene.open()
+        await until(lambda: scene.door.inside == 1)
+        stranger = next(iter(scene.door.strangers))
+        stranger.transport.write(b"x" * 2**24)
+        await until(lambda: stranger.transport.get_write_buffer_size() > 0)
+        newcomer = await scene.open()
+        await until(lambda: scene.turned_away("GaveWay") == 1)
+        await until(lambda: stranger not in scene.server.server_state.connections)
+        for link in (silent, newcomer):
+            link.writer.close()
 
 
 async def test_all_connections_are_forgotten_when_they_end() -> None:
