@@ -30,6 +30,8 @@ MOST_PIPELINED = 16
 """Requests that wait on one connection for the answer to the one before: one read could bring thousands."""
 LINGER_SECONDS = 1.0
 """A refused connection is read and not heard for so long: closed at once, it would lose the answer."""
+MOST_LINGERING = 100
+"""Refused connections that are so read at once. Others are closed: they may lose the answer."""
 KEEP_ALIVE_SECONDS = 75
 """Longer than clients keep idle connections, so that clients close them and not the gateway."""
 QUIET_SECONDS = 10
@@ -90,7 +92,9 @@ class Door:
     stopping: bool = False
     """whether answers end their connections."""
     inside: int = 0
-    """connections, refused ones included until they end."""
+    """connections, but not refused ones, which take nobody's place."""
+    lingering: int = 0
+    """refused connections that are still read."""
     clients: Counter[str] = field(default_factory=Counter)
     """address -> its connections."""
     strangers: dict[Connection, None] = field(default_factory=dict)
@@ -98,15 +102,15 @@ class Door:
 
     def enter(self, connection: Connection, address: str) -> Unwelcome | None:
         """Let a connection in, or return why not."""
-        self.inside += 1
-        self.clients[address] += 1
-        if self.clients[address] > self.most_per_client:
+        if self.clients[address] >= self.most_per_client:
             return CLIENT_FULL
-        if self.inside > self.most:
+        if self.inside >= self.most:
             oldest = next(iter(self.strangers), None)
             if oldest is None:
                 return FULL
             oldest.give_way()
+        self.inside += 1
+        self.clients[address] += 1
         self.strangers[connection] = None
         return None
 
@@ -125,6 +129,7 @@ class Connection(HttpToolsProtocol):
     def __init__(self, *arguments: Any, door: Door, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self._door, self._address, self._stranger = door, "", True
+        self._inside = self._lingers = False
         self._in_head, self._read, self._bytes, self._fields = False, 0, 0, 0
         self._answering: RequestResponseCycle | None = None
         self._late: asyncio.TimerHandle | None = None
@@ -138,6 +143,7 @@ class Connection(HttpToolsProtocol):
         if refusal := self._door.enter(self, self._address):
             self._refuse(refusal)
         else:
+            self._inside = True
             self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -146,7 +152,8 @@ class Connection(HttpToolsProtocol):
         # uvicorn tells the request that came last; of several, another one is being answered.
         self._leave_unanswered()
         self._head_came()
-        self._door.leave(self, self._address)
+        self._leave()
+        self._door.lingering -= self._lingers
 
     def data_received(self, data: bytes) -> None:
         """Read what came, unless it is too much for a head."""
@@ -233,7 +240,7 @@ class Connection(HttpToolsProtocol):
 
     def give_way(self) -> None:
         """Close the connection for a new one."""
-        self._door.strangers.pop(self, None)
+        self._leave()
         self._door.refused("GaveWay")
         self.transport.abort()  # close() would wait until the client has read all
 
@@ -253,6 +260,11 @@ class Connection(HttpToolsProtocol):
 
     def _idle(self) -> bool:
         return self._answering is None or self._answering.response_complete
+
+    def _leave(self) -> None:
+        if self._inside:
+            self._inside = False
+            self._door.leave(self, self._address)
 
     def _leave_unanswered(self) -> None:
         if self._answering is not None:
@@ -291,14 +303,17 @@ class Connection(HttpToolsProtocol):
         self._refusal = refusal
         self._door.refused(refusal.reason)
         self._head_came()
+        self._leave()
         request = self._answering
         heard = self._idle() or (request is not None and request.more_body and not request.response_started)
         self._leave_unanswered()
         if heard:
             self.transport.write(_answer(refusal))
-        if not heard or self._door.inside > self._door.most:
+        if not heard or self._door.lingering >= MOST_LINGERING:
             self.transport.close()
         else:
+            self._door.lingering += 1
+            self._lingers = True
             self.transport.write_eof()
         self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 

@@ -264,6 +264,22 @@ async def test_strangers_give_way_to_new_connections_and_those_with_a_key_stay()
         assert (scene.turned_away("GaveWay"), scene.turned_away("Full")) == (1, 1)
 
 
+async def test_who_is_refused_takes_nobodys_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_door, "LINGER_SECONDS", 3600.0)
+    monkeypatch.setattr(gateway_door, "MOST_LINGERING", 3, raising=False)
+    async with opened(most=6, per_client=2) as scene:
+        friends = [await scene.open() for _ in range(2)]
+        for link in friends:
+            await link.send(request())
+            assert (await link.head())[0] == 200
+        refused = [await scene.open() for _ in range(9)]
+        assert [(await link.head())[0] for link in refused] == [503] * 9
+        assert (scene.door.inside, scene.door.clients.total(), scene.door.lingering) == (2, 2, 3)
+        for link in refused:
+            link.writer.close()
+        await until(lambda: scene.door.lingering == 0)
+
+
 async def test_a_connection_ends_whose_client_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway_door, "UNREAD_WITH_KEY_SECONDS", 1)
     async with opened() as scene:
