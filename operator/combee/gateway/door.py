@@ -166,12 +166,13 @@ class Connection(HttpToolsProtocol):
             return
         if self._read > MOST_HEAD_BYTES:
             self._refuse(TOO_LARGE)
-        elif self._idle():
+        elif self._idle() and self.timeout_keep_alive_task is None:
             # Part of a head, or of a body that was answered already, or empty lines: a head must follow.
             self._expect_head()
 
     def on_message_begin(self) -> None:
         """Count a new head's bytes."""
+        self._unset_keepalive_if_required()
         self._in_head, self._bytes, self._fields = True, 0, 0
         super().on_message_begin()
 
@@ -210,24 +211,22 @@ class Connection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """End the request."""
+        """End the request. One that was answered before it had come whole is over now."""
         self._read = 0
         super().on_message_complete()
+        if self._idle():
+            self._head_came()
+            self._wait(self._patience_seconds())
 
     def on_response_complete(self) -> None:
         """Wait for the next request: long only for a client with a key."""
-        self.timeout_keep_alive = KEEP_ALIVE_SECONDS
-        if self._stranger or self._in_head or self._door.stopping:
-            self.timeout_keep_alive = QUIET_SECONDS
+        self.timeout_keep_alive = self._patience_seconds()
         super().on_response_complete()
 
     def shutdown(self) -> None:
         """Close with an answer that says so; where none is due, or its head is out, after a quiet time."""
         if self._idle():
-            self._unset_keepalive_if_required()
-            self.timeout_keep_alive_task = self.loop.call_later(
-                QUIET_SECONDS, self.timeout_keep_alive_handler
-            )
+            self._wait(QUIET_SECONDS)
         elif not self.cycle.response_started:
             self.cycle.keep_alive = False
 
@@ -251,6 +250,14 @@ class Connection(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answering = cycle
         super()._start_asgi_task(cycle, app)
+
+    def _patience_seconds(self) -> int:
+        short = self._stranger or self._in_head or self._door.stopping
+        return QUIET_SECONDS if short else KEEP_ALIVE_SECONDS
+
+    def _wait(self, seconds: int) -> None:
+        self._unset_keepalive_if_required()
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
 
     def _read_within(self, seconds: int) -> None:
         """Have the kernel end the connection where nothing that was sent is taken for so long. Nothing else

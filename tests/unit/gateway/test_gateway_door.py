@@ -16,7 +16,7 @@ from aiohttp import web
 
 from combee.clients.server import Server
 from combee.gateway import door as gateway_door
-from combee.gateway.door import MOST_FIELDS, MOST_HEAD_BYTES, MOST_PIPELINED, Door
+from combee.gateway.door import MOST_FIELDS, MOST_HEAD_BYTES, MOST_PIPELINED, Connection, Door
 from combee.gateway.main import server_of
 from combee.gateway.metrics import Metrics
 from combee.gateway.proxy import Gateway
@@ -211,6 +211,30 @@ async def test_a_late_head_is_answered_and_counted(monkeypatch: pytest.MonkeyPat
         assert (await link.head())[0] == 408
         assert json.loads(await link.rest())["error"]["code"] == "head_late"
         assert scene.turned_away("HeadLate") == 1
+
+
+async def test_a_client_refused_before_its_body_came_is_asked_for_no_head(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[Connection] = []
+    complete = Connection.on_message_complete
+
+    def seen(connection: Connection) -> None:
+        complete(connection)
+        done.append(connection)
+
+    monkeypatch.setattr(Connection, "on_message_complete", seen)
+    async with opened() as scene:
+        link = await scene.open()
+        sent = request(b"{}", path="/formula/v1/nothing")
+        await link.send(sent[:-2])
+        assert (await link.head())[0] == 404
+        await link.send(sent[-2:])
+        await until(lambda: done)
+        assert (done[0]._late, done[0].timeout_keep_alive_task is None) == (None, False)
+        await link.reader.readuntil(b"}}")
+        await link.send(request())
+        assert (await link.head())[0] == 200
 
 
 async def test_who_trickles_what_was_refused_is_closed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
