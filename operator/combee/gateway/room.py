@@ -112,8 +112,11 @@ class Hold:
 
 def paced(room: Room, late: float, most: int) -> int:
     """Return how many requests a gateway may take at once whose loop was ``late`` by so many seconds: while
-    it is late, a fifth to a half fewer than there are, otherwise a tenth more than before, up to ``most``."""
+    it is late, a fifth to a half fewer than there are, otherwise a tenth more than before, up to ``most``.
+    One that is late with few requests is not late because of them: it takes as many as before."""
     if late > LATE_SECONDS:
+        if room.taken <= LEAST_AT_ONCE:
+            return room.most
         return max(LEAST_AT_ONCE, int(min(room.most, room.taken) * max(0.5, 1.0 - late)))
     return min(most, room.most + room.most // 10 + 1)
 

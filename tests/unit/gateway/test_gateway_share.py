@@ -98,6 +98,11 @@ def test_a_late_loop_takes_fewer_and_fewer_and_recovers() -> None:
     assert room.most == 1000
 
 
+@pytest.mark.parametrize("taken", [0, 1, LEAST_AT_ONCE])
+def test_a_loop_that_is_late_with_few_requests_takes_as_many_as_before(taken: int) -> None:
+    assert paced(Room(1000, taken=taken), LATE_SECONDS * 2, 1000) == 1000
+
+
 class Held:
     """An upstream that answers nobody until it is told to, and then breaks off."""
 
