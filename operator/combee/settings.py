@@ -207,7 +207,7 @@ class GatewaySettings:
     """where stores that are claims are mounted, and what waits to be stored."""
     memory: int = _variable("COMBEE_GATEWAY_MEMORY", _whole, default=str(512 * 1024 * 1024))
     """bytes that its container may take."""
-    connections_per_client: int = _variable("COMBEE_GATEWAY_CONNECTIONS_PER_CLIENT", _whole, default="1000")
+    connections_per_client: int = _variable("COMBEE_GATEWAY_CONNECTIONS_PER_CLIENT", _whole, default="2000")
     """at once, from one address."""
     log_level: str = _variable("COMBEE_LOG_LEVEL", _level, default="INFO")
 
@@ -224,7 +224,7 @@ class OperatorSettings:
     gateway_image: str = _variable("COMBEE_GATEWAY_IMAGE")
     gateway_replicas: int = _variable("COMBEE_GATEWAY_REPLICAS", _whole, default="2")
     gateway_connections_per_client: int = _variable(
-        "COMBEE_GATEWAY_CONNECTIONS_PER_CLIENT", _whole, default="1000"
+        "COMBEE_GATEWAY_CONNECTIONS_PER_CLIENT", _whole, default="2000"
     )
     gateway_resources: _Quantities = _variable("COMBEE_GATEWAY_RESOURCES", _resources)
     vllm_image: str = _variable("COMBEE_VLLM_IMAGE")

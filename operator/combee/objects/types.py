@@ -46,7 +46,7 @@ class Settings:
     gateway_image: str = ""
     """the operator's own image."""
     gateway_replicas: int = 2
-    gateway_connections_per_client: int = 1000
+    gateway_connections_per_client: int = 2000
     gateway_resources: Resources = field(default_factory=_gateway_resources)
     log_level: str = "INFO"
     worker_account: str = "combee-worker"

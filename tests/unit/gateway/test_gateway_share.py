@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import MutableMapping
+from dataclasses import fields
 from typing import Any, cast
 
 import pytest
@@ -17,6 +18,7 @@ from combee.gateway.request import MOST_RETRY_SECONDS
 from combee.gateway.room import LATE_SECONDS, LEAST_AT_ONCE, SHARE, Hold, Room, paced
 from combee.gateway.table import NOTHING, Limits, Route, Table
 from combee.gateway.upstream import NoAnswerError, Upstreams
+from combee.settings import GatewaySettings
 
 TENANTS = "abcde"
 
@@ -101,6 +103,11 @@ def test_a_late_loop_takes_fewer_and_fewer_and_recovers() -> None:
 @pytest.mark.parametrize("taken", [0, 1, LEAST_AT_ONCE])
 def test_a_loop_that_is_late_with_few_requests_takes_as_many_as_before(taken: int) -> None:
     assert paced(Room(1000, taken=taken), LATE_SECONDS * 2, 1000) == 1000
+
+
+def test_one_ingress_has_connections_for_all_places_and_as_many_idle_ones() -> None:
+    [variable] = [each for each in fields(GatewaySettings) if each.name == "connections_per_client"]
+    assert int(variable.metadata["variable"][2]) >= 2 * Limits().max_in_flight
 
 
 class Held:
