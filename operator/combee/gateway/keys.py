@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from combee.clients.kubernetes.kube import Answer
+from combee.errors import ClusterError
 
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 KNOWN_SECONDS = 60.0
@@ -20,6 +21,8 @@ MOST_KNOWN = 10_000
 """most accepted tokens remembered, and most refused ones: strangers cannot push out accepted tokens."""
 MOST_AT_ONCE = 8
 """Most reviews under way: strangers must not make the API server busy."""
+MOST_WAITING = 64
+"""Most reviews under way or waiting, so that a good token does not wait behind all of strangers'."""
 MOST_CHARACTERS = 16_384
 """Tokens are shorter than this; anything longer is not looked at."""
 
@@ -88,12 +91,22 @@ class Reviewed:
         for known in self._known.values():
             expires, account = known.get(key, (0.0, ""))
             if expires > now:
+                if account and expires < now + KNOWN_SECONDS / 2 and len(self._reviews) < MOST_WAITING:
+                    self._review(token, key)  # it is let in meanwhile, whoever waits before it
                 return account
-        if (review := self._reviews.get(key)) is None:
-            review = self._reviews[key] = asyncio.create_task(self._ask(token, key))
-            review.add_done_callback(lambda _: self._reviews.pop(key, None))
+        if key not in self._reviews and len(self._reviews) >= MOST_WAITING:
+            raise ClusterError("too many tokens wait to be reviewed")
+        review = self._review(token, key)
         # A client that goes away must not cancel the review for the others that wait for it.
         return await asyncio.shield(review)
+
+    def _review(self, token: str, key: bytes) -> asyncio.Task[str]:
+        if (review := self._reviews.get(key)) is None:
+            review = self._reviews[key] = asyncio.create_task(self._ask(token, key))
+            review.add_done_callback(
+                lambda done: (self._reviews.pop(key), done.cancelled() or done.exception())
+            )
+        return review
 
     async def _ask(self, token: str, key: bytes) -> str:
         spec = {"token": token, "audiences": list(self.audiences)}

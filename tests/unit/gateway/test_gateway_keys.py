@@ -13,6 +13,7 @@ from combee.gateway.keys import (
     KNOWN_SECONDS,
     MOST_AT_ONCE,
     MOST_KNOWN,
+    MOST_WAITING,
     REFUSED_SECONDS,
     Reviewed,
     SecretKeys,
@@ -149,6 +150,34 @@ async def test_one_question_at_a_time_about_one_token_and_few_at_once() -> None:
     api.go.set()
     await asyncio.gather(*asking)
     assert api.most == MOST_AT_ONCE and api.asked == 51
+
+
+async def test_strangers_tokens_hold_up_no_token_that_is_known() -> None:
+    class Held(Api):
+        """Answers once it is let go."""
+
+        go = asyncio.Event()
+
+        async def request(self, method: str, path: str, *, body: Any = None) -> Answer:
+            await self.go.wait()
+            return await super().request(method, path, body=body)
+
+    now, api = 0.0, Held(GOOD)
+    check = reviewed(api, clock=lambda: now)
+    api.go.set()
+    assert await check("a.good.token")
+    now, api.status = KNOWN_SECONDS - 1, {}
+    api.go.clear()
+    strangers = [asyncio.create_task(check(f"a.b.{number}")) for number in range(MOST_WAITING - 1)]
+    await until(lambda: len(check._reviews) == MOST_WAITING - 1)
+    assert await check("a.good.token") and len(check._reviews) == MOST_WAITING
+    with pytest.raises(ClusterError):
+        await check("a.b.last")
+    assert await check("a.good.token")
+    api.go.set()
+    assert not any(await asyncio.gather(*strangers))
+    await until(lambda: not check._reviews)
+    assert not await check("a.good.token"), "what was accepted is looked at again"
 
 
 async def test_a_question_without_answer_is_no_verdict() -> None:
