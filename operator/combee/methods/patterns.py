@@ -87,13 +87,13 @@ def _account(text: str, start: int, end: int) -> bool:
 
 
 def _national(text: str, start: int, end: int) -> bool:
-    thing = text[start:end]
-    return 7 <= sum(map(str.isdigit, thing)) <= 15 and not _DATE.search(thing) and _apart()(text, start, end)
+    """Return whether seven digits follow one another, also those behind the end: 030 12 34567ext."""
+    return start >= 0 and _SEVEN_DIGITS.search(text[start : start + 21]) is not None
 
 
 _PLACEHOLDERS = frozenset({"", "password", "passwd", "pass", "pwd", "secret", "key", "token"})
 _USER = pattern(r"://[^\s/@:]*:$")
-_DATE = pattern(r"^\d{1,2}[./-]\d{1,2}[./-]\d{2,4}(?:\D|$)")
+_SEVEN_DIGITS = pattern(r"^(?:[ ()./-]{0,2}\d){7}")
 _KEY = r"(?:^|[^A-Za-z0-9])"
 """What may stand before a key: its prefix is no end of a word."""
 
@@ -176,13 +176,17 @@ PRIVATE = (
     Private(
         "a telephone number",
         pattern(
-            r"(?:^|[^\w.])(\+\d{1,3}[ -]?(?:\(?\d{1,4}\)?[ -]?){2,5}\d{2,4}|\(\d{3}\) ?\d{3}-\d{4})",
+            r"(?:^|[^\w.])(\+\d{1,3}[ -]?(?:\(?\d{1,4}\)?[ -]?){2,5}\d{2,4}\b)",
         ),
-        _apart(),
     ),
+    Private("a telephone number", pattern(r"\(\d{3}\) ?\d{3}-\d{4}\b")),
     Private(
         "a telephone number",
-        pattern(r"(?:^|[^\w.,/-])(\(?0\d{1,5}\)?(?:[ ./-]{0,2}\(?\d{2,8}\)?){1,6})"),
+        pattern(
+            # A date is read first, so that it is no number and the number behind it is one.
+            r"(?:^|[^\w.,/-])(?:\d{1,2}[./-]\d{1,2}[./-]\d{2,4}(?:\b|[A-Za-z_])"
+            r"|(\(?0\d{1,5}\)?(?:[ ./-]{0,2}\(?\d{2,8}\)?){0,5}[ ./-]{0,2}\(?\d{2,8}(?:\b|\)\B)))"
+        ),
         _national,
         learned=False,
     ),
