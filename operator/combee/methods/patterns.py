@@ -94,6 +94,7 @@ def _national(text: str, start: int, end: int) -> bool:
 _PLACEHOLDERS = frozenset({"", "password", "passwd", "pass", "pwd", "secret", "key", "token"})
 _USER = pattern(r"://[^\s/@:]*:$")
 _SEVEN_DIGITS = pattern(r"^(?:[ ()./-]{0,2}\d){7}")
+_IN_ADDRESS = r"://([^\s/@:]*:[^\s/]+)@"
 _KEY = r"(?:^|[^A-Za-z0-9])"
 """What may stand before a key: its prefix is no end of a word."""
 
@@ -111,7 +112,8 @@ PRIVATE = (
             fold=True,
         ),
     ),
-    Private("a secret", pattern(r"://([^\s/@:]*:[^\s/]+)@"), _password),
+    Private("a secret", pattern(_IN_ADDRESS), _password),
+    Private("a secret", pattern(_IN_ADDRESS), learned=False),
     Private(
         "a secret",
         pattern(
