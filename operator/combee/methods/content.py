@@ -35,10 +35,10 @@ _UNSEEN = frozenset(
 """Letters that show nothing, and two that stand for a whole sentence: in plain characters a text of them
 would be eighteen times as long."""
 _ALIKE = str.maketrans(
-    "авеёзкмнорстухіјѕһԁԛԝѵүАВЕЗКМНОРСТУХІЈЅҮαβεικνορτυχωΑΒΕΖΗΙΚΜΝΟΡΤΥΧօսհոɑɡı",
-    "abee3kmhopctyxijshdqwvyABE3KMHOPCTYXIJSYabeiknoptuxwABEZHIKMNOPTYXouhnagi",
+    "\x0b\x1c\x1d\x1e\x1f\x85\u1680\u2028\u2029авеёзкмнорстухіјѕһԁԛԝѵүАВЕЗКМНОРСТУХІЈЅҮαβεικνορτυχωΑΒΕΖΗΙΚΜΝΟΡΤΥΧօսհոɑɡı",
+    "         abee3kmhopctyxijshdqwvyABE3KMHOPCTYXIJSYabeiknoptuxwABEZHIKMNOPTYXouhnagi",
 )
-"""Letters of other scripts, and the Latin ones that they are taken for."""
+"""Blanks that RE2 knows not as such, letters of other scripts, and what they are taken for."""
 _ACCENTS = dict.fromkeys(range(0x300, 0x370))
 
 

@@ -127,7 +127,15 @@ PRIVATE = (
         "a secret",
         pattern(
             r"[\w-]*(?:password|passwd|passphrase|secret|(?:api|access|account|private)[ _-]?key(?:[ _-]?id)?"
-            r"|token)(?:[_-]\w+)?[\"']?\s{0,3}[:=]\s{0,3}[\"']?[^\s\"',;}]{6,}",
+            r"|token)(?:[_-][\w\pL\pN]+)?[\"']?\s{0,3}[:=]\s{0,3}[\"']?[^\s\"',;}]{6,}",
+            fold=True,
+        ),
+    ),
+    Private(
+        "a secret",
+        # Commas, quotes and brackets end what is above, which stands in code, and may be what passwords have.
+        pattern(
+            r"\b(?:password|passwd|secret|api[ _-]?key|token)\b\s{0,3}[:=]\s{0,3}\S{6,}",
             fold=True,
         ),
     ),

@@ -89,6 +89,22 @@ def test_a_user_and_a_password_are_taken_out_whatever_the_password(text: str) ->
     assert without_private(text).partition("@")[0] == text.partition("://")[0] + "://[a secret]"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password: hunt,er2pass",
+        "password: p;ss}w0rd",
+        'password: ab"cdefgh',
+        "token: abc,def,ghi,jkl",
+        *(f"password{blank}: hunt3r2" for blank in "\x0b\x1f\x85\u1680\u2028\u2029"),
+        "token_\u00e9: hunter2hunter",
+    ],
+    ids=ascii,
+)
+def test_a_secret_is_found_whatever_marks_and_blanks_it_has(text: str) -> None:
+    assert leak_reason(text) == "a secret" and without_private(text) == "[a secret]"
+
+
 @pytest.mark.parametrize("text", ["on 05/06/2021", "05.06.2021T10", "2019-12-31", "01/02/2020 to 05/06/2021"])
 def test_a_date_is_no_telephone_number(text: str) -> None:
     assert without_private(text) == text
