@@ -26,14 +26,9 @@ class Private:
     """whether a learned text that holds it is refused; if not, only kept traffic is redacted."""
 
 
-def _apart(also: str = "") -> Fits:
-    """Return whether what follows is no letter, digit, underscore nor in ``also``."""
-
-    def fits(text: str, start: int, end: int) -> bool:
-        after = text[end : end + 1]
-        return not (after.isalnum() or after == "_" or (after and after in also))
-
-    return fits
+def _before_none_of(marks: str) -> Fits:
+    """Return whether what follows is no digit nor in ``marks``."""
+    return lambda text, start, end: not text[end : end + 1].isdigit() and text[end : end + 1] not in [*marks]
 
 
 def _random(text: str, start: int, end: int) -> bool:
@@ -82,7 +77,7 @@ def _long_number(text: str, start: int, end: int) -> bool:
 
 def _account(text: str, start: int, end: int) -> bool:
     """Return whether it may be somebody's number: no part of a code, and not the digits in a row."""
-    plain = _long_number(text, start, end) and _apart("-")(text, start, end)
+    plain = _long_number(text, start, end) and text[end : end + 1] != "-"
     return plain and text[start:end] not in "12345678901234567890"
 
 
@@ -101,7 +96,10 @@ _KEY = r"(?:^|[^A-Za-z0-9])"
 PRIVATE = (
     Private(
         "a key or certificate",
-        pattern(r"-----BEGIN [A-Z0-9 ]+-----(?s:.*?)(?:-----END [A-Z0-9 ]+-----|\z)"),
+        pattern(
+            r"-----BEGIN [A-Z0-9 ]+-----(?s:.*?)(?:-----END [A-Z0-9 ]+-----|\z)"
+            r"|-----BEGIN [A-Z ]*PRIVATE KEY"  # cut off
+        ),
     ),
     Private("data", pattern(r"data:[\w.+/-]*;base64,[A-Za-z0-9+/=]*"), learned=False),
     Private(
@@ -173,16 +171,22 @@ PRIVATE = (
     Private("a random string", pattern(r"\b[A-Za-z0-9+/]{36,}={0,2}"), _random),
     Private("a hexadecimal string", pattern(r"\b[0-9a-f]{32,}\b"), _hexadecimal),
     Private("an e-mail address", pattern(r"[\pL\pN_.+-]+@[\pL\pN_-]+(?:\.[\pL\pN_-]+)+"), _mailbox),
-    Private("a social security number", pattern(r"(?:^|[^\d-])(\d{3}-\d{2}-\d{4})"), _apart("-")),
+    Private("a social security number", pattern(r"(?:^|[^\d-])(\d{3}-\d{2}-\d{4})"), _before_none_of("-")),
     Private(
         "a card number",
         pattern(
             r"(?:^|[^\d.])((?:[3-6]\d|2[2-7])\d\d(?: \d{4} \d{4} \d{1,7}|-\d{4}-\d{4}-\d{1,7})"
             r"|3[47]\d\d[ -]\d{6}[ -]\d{5})"
         ),
-        _apart(),
+        _before_none_of(""),
     ),
     Private("a bank account", pattern(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?\b")),
+    Private(
+        "a card number",
+        pattern(r"(?:^|[^\d.])(\d{4}(?: \d{4} \d{4} \d{1,7}|-\d{4}-\d{4}-\d{1,7}))"),
+        _before_none_of(""),
+        learned=False,
+    ),
     Private(
         "a telephone number",
         pattern(
@@ -203,12 +207,12 @@ PRIVATE = (
     Private(
         "a telephone number",
         pattern(
-            r"(?:^|[^\w.,-])((?:\+?1[ .-]?)?(?:\([2-9]\d{2}\) ?|[2-9]\d{2}[ .-])\d{3}[ .-]\d{4})",
+            r"(?:^|[^\w.,-])((?:\+?1[ .-]?)?(?:\([2-9]\d{2}\) ?|[2-9]\d{2}[ .-])\d{3}[ .-]\d{4}\b)",
         ),
-        _apart("-"),
+        _before_none_of("-"),
         learned=False,
     ),
-    Private("a long number", pattern(r"(?:^|[^\w.,-])(\d{9,})"), _account),
+    Private("a long number", pattern(r"(?:^|[^\w.,-])(\d{9,}\b)"), _account),
     Private("a long number", pattern(r"(?:^|[^\d.,])(\d{9,})"), _long_number, learned=False),
 )
 

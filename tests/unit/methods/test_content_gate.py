@@ -105,6 +105,27 @@ def test_a_secret_is_found_whatever_marks_and_blanks_it_has(text: str) -> None:
     assert leak_reason(text) == "a secret" and without_private(text) == "[a secret]"
 
 
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("4111 1111 1111 1111USD", "a card number"),
+        ("4111 1111 1111 1111x", "a card number"),
+        ("4111-1111-1111-1111_", "a card number"),
+        ("123-45-6789x", "a social security number"),
+        ("123-45-6789_", "a social security number"),
+        ("-----BEGIN RSA PRIVATE KEY", "a key or certificate"),
+        ("-----BEGIN PRIVATE KEY MIIE", "a key or certificate"),
+    ],
+)
+def test_cards_numbers_and_keys_are_found_whatever_letter_follows(text: str, kind: str) -> None:
+    assert leak_reason(text) == kind and without_private(text).startswith(f"[{kind}]")
+
+
+@pytest.mark.parametrize("text", ["9111 1111 1111 1111", "2100 1234 5678 9012", "0000-1111-2222-3333-4444"])
+def test_four_groups_of_digits_are_taken_out_and_not_refused(text: str) -> None:
+    assert leak_reason(text) == "" and "[a card number]" in without_private(text)
+
+
 @pytest.mark.parametrize("text", ["on 05/06/2021", "05.06.2021T10", "2019-12-31", "01/02/2020 to 05/06/2021"])
 def test_a_date_is_no_telephone_number(text: str) -> None:
     assert without_private(text) == text
