@@ -229,7 +229,7 @@ def _orders(what: str, *forms: str) -> list[Order]:
     return [Order(what, pattern(form)) for form in forms]
 
 
-_GAP = r"[^.;!?]{0,40}"
+_GAP = r"[^.;]{0,40}"
 _PROMPT = r"(?:instruction|prompt|guideline|playbook|direction|polic|rule|bullet|command|task)(?:s|ies|y)?"
 _BEFORE = r"(?:previous|prior|above|earlier|preceding|before|so far|until now|your|system|these|those)"
 _SO_FAR = r"\b(?:previous|prior|above|earlier|before|so far|until now)\b"
@@ -251,13 +251,16 @@ _PROMPT_LATIN = (
     r"|regles|consignes?|directiv\w*|anweisung\w*|anleitung\w*|vorgaben|regeln?|polecen\w*|pokyn\w*|uputst\w*|ohjee?t"
     r"|utasit\w*|huong dan|aanwijzing\w*|perintah)\b"
 )
-_LATER = r"[^.;!?]{0,32}"
+_LATER = r"[^.;]{0,32}"
 ORDERS = (
     *_orders(
         "it tells the reader to drop its instructions",
         rf"{_DROP}{_GAP}\b{_BEFORE}\b{_LATER}\b{_PROMPT}\b",
         rf"{_DROP}{_GAP}\b{_PROMPT}\b{_LATER}{_SO_FAR}",
-        rf"{_DROP}{_GAP}\b(?:all|any|every|other)\b{_LATER}\b(?:instruction|prompt|guideline|playbook|rule)s?\b",
+        rf"{_DROP}{_GAP}\b(?:all|any|every|other)\b{_LATER}"
+        r"\b(?:instruction|prompt|guideline|playbook|rule|policy|policie|command|direction)s?\b",
+        # To skip every task without an owner is work.
+        r"\b(?:ignor|disregard|forget|overrid|bypass|discard)\w* (?:all|any|every)(?: other)? tasks?\b",
         rf"\b{_PROMPT}\b{_LATER}{_SO_FAR}{_GAP}"
         r"\b(?:void|cancel\w*|invalid|revoked|superseded|no longer (?:appl\w+|valid|counts?|holds?))\b",
         rf"{_DROP_LATIN}{_LATER}{_BEFORE_LATIN}{_LATER}{_PROMPT_LATIN}",
@@ -281,14 +284,16 @@ ORDERS = (
         "it asks for the prompt or a secret",
         rf"\b(?:reveal|print|output|repeat|show|leak|disclose|send|expose|exfiltrate)\w*\b{_GAP}"
         r"\b(?:system prompt|your (?:instructions|prompt)|the prompt|api key|passwords?|credentials?"
-        r"|secrets|(?:your|the) secret(?: key| token|[^\w ]|$))",
+        r"|secrets|(?:a|your|the) secret(?:[^\w ]|$)|secret (?:key|token|value)s?\b)",
     ),
     *_orders(
         "it gives the reader another role",
-        r"\byou are now (?:an?|the|in|free|dan|called)\b",
+        r"\byou are now (?:an?|the|in|free|dan|called|\w*(?:bot|root|admin)"
+        r"|un(?:restricted|limited|bound|filtered|censored|locked|chained))\b",
         r"\byou are no longer (?:an?|the|bound|restricted|limited|subject|required)\b",
         r"\bact as (?:if you|an? (?:unrestricted|different))|\bpretend (?:that )?you\b|\bpretend to be\b",
-        r"\b(?:in|enter|enable|activate|now) developer mode\b|\bjailbreak(?:s|ed mode)?\b",
+        r"\b(?:in|enter|enable|activate|now) developer mode\b|\bdeveloper mode(?: is| ?[:=])? ?on\b",
+        r"\bjailbreak(?:s|ed mode)?\b",
         r"\bdo anything now\b",
         r"\byou (?:now )?have no (?:restrictions|limits|rules|filters|guidelines)\b",
         r"\bnew instructions? ?:",
@@ -321,9 +326,11 @@ ORDERS = (
     ),
     *_orders(
         "it has the reader run a command",
-        r"\b(?:curl|wget)\b(?: -| [a-z0-9]+[./:])|\b(?:run|execute) (?:the )?(?:curl|wget|sudo|bash|sh)\b"
-        r"|\brm -[rf]|\bsudo (?:-|rm|apt|su|ba?sh|cat|chmod|chown|systemctl|kubectl|docker|tee)|\beval\("
-        r"|\bexec\(|\bos\.system|\bsubprocess\.|\$\([a-z]+[ /|<]|&& ?[a-z]{2}"
+        r"\b(?:curl|wget) (?:[-$\"'<]|[a-z0-9]+[./:])|\b(?:run|execute) (?:the )?(?:curl|wget|sudo|bash|sh)\b"
+        r"|\brm -[rf]|\bsudo (?:-|rm|apt|su|ba?sh|cat|chmod|chown|systemctl|kubectl|docker|tee"
+        r"|reboot|shutdown|halt|mount|dd|kill|service|useradd|usermod|passwd|python|pip|npm|curl|wget|cp|mv|vi)"
+        r"|\beval\(|\bexec\(|\bos\.system|\bsubprocess\.|&& ?[a-z]{2}"
+        r"|\$\((?:[a-z]+[ /|<]|(?:whoami|id|env|printenv|hostname|uname|ls|ps|pwd|reboot)\))"
         r"|\| ?(?:ba|z)?sh\b|\bbase64 -d",
     ),
 )
