@@ -150,6 +150,24 @@ def test_what_was_refused_at_761c1caa_is_still_refused(text: str) -> None:
     assert injection_reason(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A384920571",
+        "id_384920571",
+        "384920571-2",
+        "acct 123456789",
+        "9111 1111 1111 1111",
+        "scheme://user:password@host",
+        "030 1234567",
+        "212-555-0143",
+    ],
+)
+def test_what_plain_entries_have_is_taken_out_of_traffic_and_not_refused(text: str) -> None:
+    # docs/promotion.md tells these.
+    assert without_private(text) != text and not leak_reason(text)
+
+
 @pytest.mark.parametrize("text", ["on 05/06/2021", "05.06.2021T10", "2019-12-31", "01/02/2020 to 05/06/2021"])
 def test_a_date_is_no_telephone_number(text: str) -> None:
     assert without_private(text) == text
