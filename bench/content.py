@@ -13,7 +13,8 @@ from combee.methods.patterns import ORDERS, PRIVATE
 MEGABYTE = 1 << 20
 HOSTILE = (
     "sk-", "sk-a-", "a.", "a@", "a@b.c ", "eyJaaaaaaaaaaa.", "aA/", "aA1/", "token", "token=", "password ",
-    "DE12", "0-", "0 ", "(0", "+1 ", "?a=", "://a:", "bearer ", "Aa0+", "ignore all ", "ignore rule ",
+    "DE12", "0-", "0 ", "(0", "+1 ", "01.02.2020 ", "030 1234567a ", "1234 ", "password: a,",
+    "?a=", "://a:", "bearer ", "Aa0+", "ignore all ", "ignore rule ",
     "ignora todas ", "previous rules ", "whatever question ", "answer whatever ", "show your ",
     "-----BEGIN A-----", "data:a", "<|a", "![", "<img ", "curl ",
     "忽略", "指示", "игнорируй ", "e\u0301\u0316", "\u0301\u0316", "\ufdfa", "\u200b", "\u0661",

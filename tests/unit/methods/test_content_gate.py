@@ -182,7 +182,8 @@ def test_where_two_kinds_overlap_the_whole_is_replaced_under_the_first_kinds_nam
 
 PIECES = [
     "sk-", "sk-a-", "a.", "a@", "eyJaaaaaaaaaaa.", "aA/", "aA1/", "token", "token=", "DE12", "0-", "(0",
-    "+1 ", "?a=",
+    "+1 ", "?a=", "01.02.2020 ", "030 1234567a ",
+    "1234 ", "password: a,", "-----BEGIN A", "ignore! ",
     "://a:", "bearer ", "ignore all ", "whatever question ", "show ", "\u0301\u0316", "e\u0301\u0316",
     "\ufdfa",
     "-----BEGIN A-----", "data:a", " ", "\u200b", "\U000e0061", "\ud800", "<|a", "![", "\u0661",
