@@ -262,7 +262,8 @@ class Connection(HttpToolsProtocol):
     def _read_within(self, seconds: int) -> None:
         """Have the kernel end the connection where nothing that was sent is taken for so long. Nothing else
         does: closed, a transport waits until all is sent."""
-        if (connection := self.transport.get_extra_info("socket")) is not None:
+        connection = self.transport.get_extra_info("socket")
+        if connection is not None and hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux has it
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * seconds)
 
     def _idle(self) -> bool:
