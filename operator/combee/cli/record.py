@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import sys
@@ -27,6 +28,8 @@ RecordStore = Annotated[
 RecordPlans = Annotated[
     Path | None, typer.Option("--plans", metavar="DIR", help="The plans that the run was given, if any.")
 ]
+FETCHED = "fetched.txt"
+"""The file of a fetched folder that is empty while files are written."""
 _RUN = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
@@ -47,12 +50,18 @@ def record_folder(name: str, store: str, place: Place, *, wait_seconds: float, a
 
 
 def _lacks_something(folder: Path, store: str) -> bool:
-    """Return whether a folder has what was fetched of a run that was not over, or without its store."""
-    result = folder / "result.json"
-    if not result.is_file() or (folder / "run.json").is_file():
+    """Return whether a folder has what was fetched of a run that was not over, or without its store, or is
+    what a fetch left that was cut off."""
+    result, fetched = folder / "result.json", folder / FETCHED
+    if (folder / "run.json").is_file():
         return False
+    mark = fetched.read_bytes() if fetched.is_file() else None
+    if mark == b"" or not result.is_file():
+        return mark is not None or (folder.is_dir() and not any(folder.iterdir()))
+    data = result.read_bytes()
     try:
-        unfinished = json.loads(result.read_bytes())["outcome"] == "Stopped"
+        unfinished = json.loads(data)["outcome"] == "Stopped"
     except (ValueError, KeyError, TypeError):
         return True
-    return unfinished or not (store or (folder / "store").is_dir())
+    of_this = mark in (None, hashlib.sha256(data).hexdigest().encode())
+    return unfinished or not (store or (of_this and (folder / "store").is_dir()))

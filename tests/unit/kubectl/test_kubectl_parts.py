@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,10 @@ from combee.cli.cluster.logs import Wish, choose, last_words, pick, readable
 from combee.cli.cluster.place import Here, explained, found_in
 from combee.cli.cluster.pods import INDEX_LABEL
 from combee.cli.cluster.report import _fetched, _refuse_folder, written
-from combee.cli.record import record_folder
+from combee.cli.record import FETCHED, _lacks_something, record_folder
 from combee.cli.where import Place
-from combee.errors import ClusterError, TransientError, UserError
+from combee.clients.store.store import Store
+from combee.errors import ClusterError, StoreError, TransientError, UserError
 from combee.objects.results import report_pod
 from combee.objects.types import Settings
 from combee.plan.cluster.memory import Memory
@@ -31,6 +34,7 @@ from combee.settings import WorkerSettings
 
 NAMES = st.from_regex(r"(plans|steps)/[a-z0-9][a-z0-9.-]{0,20}\.json", fullmatch=True)
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+LEARNED = b'{"outcome": "Learned"}'
 
 
 def job(kind: str, iteration: int, **more: Any) -> JobSeen:
@@ -149,7 +153,50 @@ def test_what_is_fetched_again_replaces_the_old(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     written({"plans/i000.json": b"4", "result.json": b"5"}, tmp_path)
     left = {str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.rglob("*.*")}
+    assert left.pop(FETCHED) == b"no store"
     assert left == {"plans/i000.json": b"4", "result.json": b"5", "notes.txt": b"mine"}
+
+
+@pytest.mark.parametrize("before", [{}, {"result.json": LEARNED}], ids=["a new folder", "one without store"])
+def test_a_fetch_that_was_cut_off_is_made_again(
+    before: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it was cut off, the folder is neither refused nor taken for whole."""
+    monkeypatch.chdir(tmp_path)
+    out, put = Path("quickstart"), Store.put
+    files = {"steps/a.json": b"1", "store/memo/a": b"2", "store/memo/b": b"3", "result.json": LEARNED}
+    for cut in range(len(files) + 2):
+        if before:
+            written(before, out)
+        room = iter(range(cut))
+
+        def some(store: Store, path: str, data: bytes, room: Iterator[int] = room) -> None:
+            if next(room, None) is None:
+                out.mkdir(exist_ok=True)
+                raise StoreError("the store is full")
+            put(store, path, data)
+
+        monkeypatch.setattr(Store, "put", some)
+        with pytest.raises(StoreError):
+            written(files, out)
+        monkeypatch.setattr(Store, "put", put)
+        _refuse_folder(out)
+        assert _lacks_something(out, "")
+        # Where a store is given the folder needs none, but every other file.
+        assert _lacks_something(out, "copy") or (cut == 0 and before)
+        shutil.rmtree(out)
+    written(files, out)
+    assert not _lacks_something(out, "")
+
+
+def test_a_store_of_an_earlier_result_is_fetched_again(tmp_path: Path) -> None:
+    """``report`` into the folder of a replay replaces the result, and fetches no store."""
+    written({"store/memo/a": b"1", "result.json": LEARNED.replace(b"Learned", b"Stopped")}, tmp_path)
+    written({"result.json": LEARNED}, tmp_path)
+    assert _lacks_something(tmp_path, "")
+    written({"store/memo/a": b"1", "result.json": LEARNED}, tmp_path)
+    written({"result.json": LEARNED}, tmp_path)
+    assert not _lacks_something(tmp_path, "")
 
 
 @pytest.mark.parametrize("file", ["run.json", "letter.txt"])
@@ -279,7 +326,8 @@ def test_a_pod_that_is_being_made_when_the_command_is_stopped_is_deleted() -> No
         ("quickstart", None, "s3://bucket/prefix", True),
         ("out/run", None, "", False),
         ("./quickstart", None, "", False),
-        ("quickstart", {}, "", False),
+        ("quickstart", {}, "", True),
+        ("quickstart", {"letter.txt": ""}, "", False),
         ("quickstart", {"run.json": ""}, "", False),
         ("quickstart", {"run.json": "", "result.json": '{"outcome": "Stopped"}'}, "", False),
         ("quickstart", {"result.json": '{"outcome": "Learned"}'}, "", True),

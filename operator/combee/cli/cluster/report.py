@@ -7,6 +7,7 @@ prints them; its log is read through the API, and it is deleted whatever happens
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 import secrets
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from combee import names
 from combee.cli.cluster.logs import last_words
 from combee.cli.cluster.place import Here, LiveRun, find, note, on_cluster, say
 from combee.cli.cluster.pods import begun, children_selector, log_lines, phase_of
+from combee.cli.record import FETCHED
 from combee.cli.report import read, reports, sections, show, stamps
 from combee.cli.where import Place
 from combee.clients.kubernetes.kube import Kube, Object
@@ -66,14 +68,20 @@ def run_report(name: str, out: Path, place: Place, *, wait_seconds: float, strat
 
 
 def written(files: Mapping[str, bytes], out: Path) -> None:
-    """Write the files, each whole or not at all, and delete what only an earlier fetch had."""
+    """Write the files, each whole or not at all, and delete what only an earlier fetch had. Meanwhile
+    ``FETCHED`` is empty; then it has the digest of the result whose store lies there."""
     store = Store.open(str(out))
     try:
+        fetched = store.get(FETCHED) or b""
+        store.put(FETCHED, b"")
         for old in store.list():
             if _OURS.fullmatch(old) and old not in files:
                 store.delete(old)
         for file, data in files.items():
             store.put(file, data)
+        if any(file.startswith("store/") for file in files):
+            fetched = hashlib.sha256(files[RESULT_FILE]).hexdigest().encode()
+        store.put(FETCHED, fetched or b"no store")
     finally:
         store.close()
 
@@ -85,7 +93,8 @@ def _refuse_folder(out: Path) -> None:
             "a run of this machine lives in it", where=str(out), fix="Name another folder with -o"
         )
     try:
-        foreign = out.exists() and any(out.iterdir()) and not (out / RESULT_FILE).exists()
+        ours = (out / RESULT_FILE).exists() or (out / FETCHED).exists()
+        foreign = not ours and out.exists() and any(out.iterdir())
     except OSError as error:
         raise StoreError(
             f"cannot be used ({error.strerror})", where=str(out), fix="Name a folder with -o"
