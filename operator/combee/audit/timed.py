@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from combee.algo.latency import LatencyLaw
-from combee.clients.store.store import Store
+from combee.clients.store.store import RESTORE, Store
+from combee.errors import DamagedError
 from combee.local.record import Record
+from combee.plan.types import StepSummary
 from combee.steps import FINISH, ITERATION, kind_of
 from combee.work.asker import CallRow, decode_rows
 from combee.work.callgraph import graph_of, retimed
+from combee.work.context import decoded_receipt
 from combee.work.diagnose import FOLDER
 from combee.work.finish import without_select
 
@@ -29,7 +30,7 @@ async def speed_up(record: Record, prefix: str, slots: int, law: LatencyLaw) -> 
     """Return serial seconds over the run's, an example; None where the store has no calls of either.
 
     ``prefix``: the run's folder in the store. Both are re-timed on the same slots, without scoring, as
-    ``diagnosis.speedUp`` counts.
+    ``diagnosis.speedUp`` counts. Raises DamagedError where a receipt or a blob of the store is damaged.
     """
     serial = await _serial(record.store, prefix, slots, law)
     own = await _own(record, prefix, slots, law)
@@ -46,7 +47,7 @@ async def _serial(store: Store, prefix: str, slots: int, law: LatencyLaw) -> _Le
     for path in await store.alist(f"{folder}/steps"):
         step = path.removeprefix(f"{folder}/steps/").partition("/")[0]
         if step.endswith(f"-{FINISH.name}"):
-            if any(one["counts"].get("failed") for one in await _left_by(store, folder, step)):
+            if any(one.counts.get("failed") for one in await _left_by(store, folder, step)):
                 continue
             head = step.removesuffix(FINISH.name)
             for kind in ITERATION:
@@ -69,17 +70,24 @@ async def _own(record: Record, prefix: str, slots: int, law: LatencyLaw) -> _Lea
     return _Learning(seconds, examples)
 
 
-async def _left_by(store: Store, prefix: str, step: str) -> list[dict[str, Any]]:
-    """Return what all shards of a step left."""
-    paths = await store.alist(f"{prefix}/steps/{step}")
-    return [json.loads(await store.aget(path) or b"{}") for path in paths if path.endswith(".manifest.json")]
+async def _left_by(store: Store, prefix: str, step: str) -> list[StepSummary]:
+    """Return what all shards of a step left. Raises DamagedError where it cannot be read: without a step's
+    calls its time would be too short."""
+    made = list[StepSummary]()
+    for path in await store.alist(f"{prefix}/steps/{step}"):
+        if path.endswith(".manifest.json"):
+            left = decoded_receipt(await store.aget(path) or b"")
+            if left is None:
+                raise DamagedError("the receipt is damaged", where=f"{store.uri}/{path}", fix=RESTORE)
+            made.append(left)
+    return made
 
 
 async def _rows(store: Store, prefix: str, step: str) -> list[CallRow]:
     """Return the learning calls of all shards of a step."""
     rows: list[CallRow] = []
     for left in await _left_by(store, prefix, step):
-        digest = left.get("outputs", {}).get("calls")
+        digest = left.outputs.get("calls")
         rows += decode_rows(await store.aget_blob(digest)) if digest else []
     return without_select(rows)
 

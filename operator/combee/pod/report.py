@@ -39,7 +39,7 @@ from combee.report.result import DataInfo
 from combee.report.session import Session
 from combee.steps import kind_of
 from combee.tasks.traces import TracesTask
-from combee.work.context import Accounts, WorkContext, read_receipt
+from combee.work.context import Accounts, WorkContext, decoded_receipt, read_receipt
 from combee.work.steps import rolled_up
 
 PLANS_FOLDER = "/etc/combee/plans"
@@ -100,8 +100,8 @@ async def _recorded(context: WorkContext, session: Session) -> dict[str, bytes]:
         files[calls_file(name)] = b""
         for path in sorted(await context.store.alist(f"{context.prefix}/steps/{name}")):
             if path.endswith(".manifest.json"):
-                outputs = json.loads(await context.store.aget(path) or b"{}").get("outputs", {})
-                if digest := outputs.get("calls"):
+                left = decoded_receipt(await context.store.aget(path) or b"")
+                if left is not None and (digest := left.outputs.get("calls")):
                     files[calls_file(name)] += await context.store.aget_blob(digest)
         if kind_of(summary.kind).looks_at_gate:
             record = json.loads(await context.store.aget_blob(summary.outputs["record"]))
@@ -132,8 +132,8 @@ async def _stored(context: WorkContext) -> dict[str, bytes]:
                 )
 
     await read(await context.store.alist(context.prefix))
-    receipts = [json.loads(data) for path, data in files.items() if path.endswith(".manifest.json")]
-    named = {value for one in receipts for value in one.get("outputs", {}).values()}
+    receipts = [decoded_receipt(data) for path, data in files.items() if path.endswith(".manifest.json")]
+    named = {value for one in receipts if one is not None for value in one.outputs.values()}
     await read([blob_path(value) for value in sorted(named) if DIGEST.fullmatch(value)])
     await read(await context.store.alist(MEMO))
     return files

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +11,9 @@ import pytest
 
 from combee.clients.store.store import Store
 from combee.errors import UserError
+from combee.plan.types import StepSummary
 from combee.pod import report
+from combee.work.context import encoded_receipt
 
 
 def stored(store: Store) -> dict[str, bytes]:
@@ -27,19 +28,26 @@ def store(tmp_path: Path) -> Store:
 
 def test_a_runs_folder_what_it_names_and_all_answers_are_printed(store: Store) -> None:
     named, empty, other = (store.put_blob(data) for data in (b"calls", b"", b"of another run"))
-    receipt = json.dumps({"outputs": {"calls": named, "leaves": empty, "configMap": "mine-1b2c"}}).encode()
+    outputs = {"calls": named, "leaves": empty, "configMap": "mine-1b2c"}
+    receipt = encoded_receipt(StepSummary("mine-i000-map-a0", "map", outputs=outputs))
     kept = {
         "runs/mine-3fa9c1d2/steps/mine-i000-map-a0/00000.manifest.json": receipt,
         "runs/mine-3fa9c1d2/diagnose/start.md": b"text",
         "memo/aa/aa11": b"an answer",
     }
-    left_out = {"runs/mine-3fa9c1d2x/steps/a/00000.manifest.json": json.dumps({"outputs": {"calls": other}})}
+    another = encoded_receipt(StepSummary("a", "map", outputs={"calls": other}))
     for path, data in kept.items():
         store.put(path, data)
-    for path, text in left_out.items():
-        store.put(path, text.encode())
+    store.put("runs/mine-3fa9c1d2x/steps/a/00000.manifest.json", another)
     blobs = {f"blobs/{digest[:2]}/{digest}": data for digest, data in ((named, b"calls"), (empty, b""))}
     assert stored(store) == {f"store/{path}": data for path, data in (kept | blobs).items()}
+
+
+@pytest.mark.parametrize("data", [b"", b'{"outputs": {', b"[]", b'{"outputs": {"calls": 1}}'])
+def test_a_damaged_receipt_is_printed_as_it_is(data: bytes, store: Store) -> None:
+    """A replay counts it as missing, as a resume does."""
+    store.put("runs/mine-3fa9c1d2/steps/mine-i000-map-a0/00000.manifest.json", data)
+    assert stored(store) == {"store/runs/mine-3fa9c1d2/steps/mine-i000-map-a0/00000.manifest.json": data}
 
 
 def test_more_than_a_log_carries_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 from combee.algo.latency import LatencyLaw
 from combee.audit.timed import speed_up
 from combee.clients.store.store import Store
+from combee.errors import DamagedError
 from combee.local.record import Record
 from combee.plan.decide import Identity
 from combee.plan.types import StepSummary
@@ -42,4 +43,18 @@ async def test_an_example_that_got_no_answer_is_no_example_of_serial_learning(
     done = StepSummary("r-i000-finish-a0", "finish", observations=((1, 1.0),))
     record = Record(Identity("r", "u"), {}, {}, {done.step: done}, store, None, {}, 1.0)
     assert await speed_up(record, "runs/r", 4, LAW) == pytest.approx(3.0)
+    store.close()
+
+
+@pytest.mark.parametrize("damaged", ["runs/r/serial/steps/r-00000-map", "runs/r/steps/r-i000-map-a0"])
+async def test_a_damaged_receipt_is_named_and_is_no_step_without_calls(damaged: str, tmp_path: Path) -> None:
+    store = Store.open(str(tmp_path))
+    left(store, "runs/r/serial/steps/r-00000-map", "map", calls=3)
+    left(store, "runs/r/serial/steps/r-00000-finish", "finish", calls=0)
+    left(store, "runs/r/steps/r-i000-map-a0", "map", calls=1)
+    store.put(f"{damaged}/00000.manifest.json", b'{"outputs": {')
+    done = StepSummary("r-i000-finish-a0", "finish", observations=((1, 1.0),))
+    record = Record(Identity("r", "u"), {}, {}, {done.step: done}, store, None, {}, 1.0)
+    with pytest.raises(DamagedError, match=f"{damaged}/00000.*damaged"):
+        await speed_up(record, "runs/r", 4, LAW)
     store.close()
