@@ -26,6 +26,13 @@ SURE = 0.98
 _SCATTER = tuple(2 ** (-step / 2) for step in range(9))
 """Scores of the same rows scatter less than scores of different ones, nobody knows by how much: shares of the
 variance of different rows that are alike likely."""
+TRIED_WRONG = 16
+"""Rows answered wrong that the headroom test answers again at a time, each with two lessons: until they show
+something."""
+_Z_LAST = (1.645, 1.678, 1.71)
+"""Of one side at the last of one, two or three looks at the rows tried, so that all looks together err in 5 %
+(O'Brien and Fleming 1979, Biometrics 35). A look at a share of them takes one over the root of it as much, at
+most thrice."""
 CONFIDENCE = 0.9
 """Of both ends of an interval, one of which is used: what is said to be out of reach is so at 5 %."""
 
@@ -243,19 +250,25 @@ class Headroom:
 
     @property
     def most(self) -> float:
-        """The most that they could add, at 5 %: Tango's interval of the rows that the tried ones stand for,
-        where the others gain nothing.
+        """The most that they could add, at 5 % of all looks together: Tango's interval of the rows that the
+        tried ones stand for, where the others gain nothing.
 
         >>> round(Headroom(48, 0, 0, 0, 0).most, 2), round(Headroom(48, 18, 16, 1, 1, 1).most, 2)
-        (0.05, 0.06)
+        (0.05, 0.07)
         >>> round(Headroom(48, 18, 16, 9, 1).most, 2), Headroom(48, 18, 0, 0, 0).most
-        (0.31, 1.0)
+        (0.32, 1.0)
         """
         if self.wrong and not self.tried:
             return 1.0
         rows = round(self.rows * self.tried / self.wrong) if self.wrong else self.rows
         wins, losses = self.own - self.both, self.other - self.both
-        return score_difference(wins, losses, max(rows, wins + losses), CONFIDENCE)[1]
+        return score_difference(wins, losses, max(rows, wins + losses), 1 - math.erfc(self._z / 2**0.5))[1]
+
+    @property
+    def _z(self) -> float:
+        """Standard deviations of one side for what is shown by the rows tried so far."""
+        looks = min(len(_Z_LAST), max(1, math.ceil(self.wrong / TRIED_WRONG)))
+        return _Z_LAST[looks - 1] * min(3.0, math.sqrt(self.wrong / self.tried if self.tried else 1.0))
 
     @property
     def shown(self) -> bool:
@@ -264,7 +277,7 @@ class Headroom:
         >>> Headroom(30, 9, 9, 7, 1).shown, Headroom(30, 9, 9, 3, 2).shown
         (True, False)
         """
-        return self.own - self.other >= Z_RISE * math.sqrt(max(1, self.own + self.other))
+        return self.own - self.other >= self._z * math.sqrt(max(1, self.own + self.other))
 
     def none(self, worth: float) -> bool:
         """Return whether it is shown that no playbook gains ``worth``. Few rows show nothing, and where

@@ -15,7 +15,7 @@ from combee.cli.errors import guarded
 from combee.local.flags import StandInFlags
 from combee.local.session import Prepared, prepare, preview_here
 from combee.local.sources import parse_stand_ins
-from combee.plan.diagnosis import HEADROOM_ROLLOUTS
+from combee.plan.diagnosis import TRIED_ROWS
 from combee.plan.preview import Batch, Preview
 from combee.report.shape import lines as shape_lines
 from combee.report.text import amount, price
@@ -106,7 +106,7 @@ def _diagnosis(shown: Preview) -> list[str]:
         return []
     most, no_go = f"{shape.most_rollouts:,}", f"{shape.no_go_rollouts:,}"
     return [
-        f"diagnosis of serial learning      {HEADROOM_ROLLOUTS} to {most} rollouts on top: can a playbook",
+        f"diagnosis of serial learning      {TRIED_ROWS} to {most} rollouts on top: can a playbook",
         f"                                  help, does serial learning rise? A no by {no_go} ends the run",
     ]
 

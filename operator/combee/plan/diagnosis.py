@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import cast, get_args
 
-from combee.algo.convergence import Headroom, Point, Reading, Verdict, due_by, read_curve
+from combee.algo.convergence import TRIED_WRONG, Headroom, Point, Reading, Verdict, due_by, read_curve
 from combee.algo.stats import detectable_gain
 from combee.api.baseline import CurvePoint
 from combee.api.run import RunSpec
@@ -25,10 +25,8 @@ TARGET_GAIN = 0.01
 """How far above the serial plateau a run aims."""
 TRIED_ROWS = 48
 """Train rows that the headroom test answers."""
-TRIED_WRONG = 16
-"""Wrong ones of these that it answers again at a time, each with two lessons: until they show something."""
 HEADROOM_ROLLOUTS = TRIED_ROWS + 2 * TRIED_WRONG
-"""What it mostly takes. It takes three for each row of TRIED_ROWS where nearly all are wrong."""
+"""What it takes where up to a third of them is wrong; three for each row where nearly all are."""
 WORTH = 0.10
 """A gain that is worth learning for, where gate shows a smaller one, too: of less a few rows say nothing."""
 LEAST_REFUSED = 20

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from combee.algo.convergence import Headroom
+from combee.algo.convergence import TRIED_WRONG, Headroom
 from combee.api.metric import FRACTIONS
-from combee.plan.diagnosis import TRIED_ROWS, TRIED_WRONG, serial_plan
+from combee.plan.diagnosis import TRIED_ROWS, serial_plan
 from combee.records import Example, Reflection, Shown, Trajectory
 from combee.work.asker import Asker
 from combee.work.context import WorkContext

@@ -78,6 +78,23 @@ def test_headroom_that_is_there_is_rarely_called_none(gain: float, most: float) 
     assert none <= most * 2000, none
 
 
+@pytest.mark.parametrize(("own", "end"), [(0.1, "shown"), (0.2, "none")])
+def test_all_looks_together_seldom_err(own: float, end: str) -> None:
+    """Of 48 wrong rows another's lesson makes a tenth right, and their own no more, or as many more as is
+    worth having. Lessons that do nothing are seldom shown to help, and those that gain it seldom given up."""
+    erred = 0
+    for seed in range(2000):
+        draw = np.random.default_rng([seed, 4])
+        right = draw.random((2, 48)) < [[own], [0.1]]
+        for tried in (16, 32, 48):
+            counts = (int(np.sum(flags[:tried])) for flags in (right[0], right[1], right[0] & right[1]))
+            found = Headroom(48, 48, tried, *counts)
+            if found.shown or found.none(0.1):
+                erred += found.shown if end == "shown" else found.none(0.1)
+                break
+    assert erred <= 0.06 * 2000, erred
+
+
 @st.composite
 def curves(draw: st.DrawFn, least: int = 1) -> list[Point]:
     """Points in order, of any scores."""

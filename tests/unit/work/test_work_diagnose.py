@@ -10,6 +10,7 @@ import pytest
 from bench import inprocess
 from bench.inprocess import Direct, executor_of, formula_run, formula_splits, simulated
 
+from combee.algo.convergence import TRIED_WRONG
 from combee.algo.membership import split_select_gate
 from combee.api.baseline import SerialBaseline
 from combee.api.run import Budget, PromptLearningRun, Stopping
@@ -17,7 +18,7 @@ from combee.clients.model.chat import ChatRequest
 from combee.clients.model.wire import Answered
 from combee.errors import TransientError
 from combee.local.executor import LocalExecutor
-from combee.plan.diagnosis import NO_GO_SHARE, TRIED_ROWS, TRIED_WRONG, serial_plan
+from combee.plan.diagnosis import NO_GO_SHARE, TRIED_ROWS, serial_plan
 from combee.sim import params
 from combee.sim.params import Law
 from combee.work import diagnose, headroom
