@@ -40,12 +40,14 @@ from combee.report.session import Session
 from combee.steps import kind_of
 from combee.tasks.traces import TracesTask
 from combee.work.context import Accounts, WorkContext, decoded_receipt, read_receipt
+from combee.work.pool import pooled
 from combee.work.steps import rolled_up
 
 PLANS_FOLDER = "/etc/combee/plans"
 MAX_STORE_BYTES = 128 << 20
 """The most of a store that is printed: about 100,000 answers."""
-_AT_ONCE = 256
+_AT_ONCE = 16
+"""Objects that are read at a time: so many more than what is printed are held in memory at most."""
 UNFINISHED = Outcome("Stopped", "not over yet: this is what was finished when the report was made")
 
 
@@ -117,19 +119,24 @@ async def _stored(context: WorkContext) -> dict[str, bytes]:
     Raises UserError where that is more than a log should carry.
     """
     files: dict[str, bytes] = {}
+    room = MAX_STORE_BYTES
+
+    async def one(path: str) -> bytes | None:
+        nonlocal room
+        data = await context.store.aget(path)
+        room -= len(data or b"")
+        if room < 0:
+            raise UserError(
+                f"the run's record and the memo are over {MAX_STORE_BYTES >> 20} MiB, too much for a log",
+                where=context.store.uri,
+                fix="Give the store, or a copy of it, with --store",
+            )
+        return data
 
     async def read(paths: Sequence[str]) -> None:
-        for start in range(0, len(paths), _AT_ONCE):
-            some = paths[start : start + _AT_ONCE]
-            objects = await asyncio.gather(*map(context.store.aget, some))
-            for path, data in zip(some, objects, strict=True):
-                files.update({} if data is None else {store_file(path): data})
-            if sum(map(len, files.values())) > MAX_STORE_BYTES:
-                raise UserError(
-                    f"the run's record and the memo are over {MAX_STORE_BYTES >> 20} MiB, too much for a log",
-                    where=context.store.uri,
-                    fix="Give the store, or a copy of it, with --store",
-                )
+        objects = await pooled(paths, one, width=_AT_ONCE)
+        pairs = zip(paths, objects, strict=True)
+        files.update({store_file(path): data for path, data in pairs if data is not None})
 
     await read(await context.store.alist(context.prefix))
     receipts = [decoded_receipt(data) for path, data in files.items() if path.endswith(".manifest.json")]

@@ -58,3 +58,20 @@ def test_more_than_a_log_carries_is_refused(store: Store, monkeypatch: pytest.Mo
     store.put("memo/aa/last", b"1")
     with pytest.raises(UserError, match=r"over 3 MiB.*--store"):
         stored(store)
+
+
+def test_no_more_is_read_once_it_is_too_much(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod has little memory, and what others left on its store may be any amount."""
+    monkeypatch.setattr(report, "MAX_STORE_BYTES", 3 << 20)
+    for number in range(200):
+        store.put(f"memo/aa/{number}", bytes(1 << 20))
+    get, read = store.aget, list[str]()
+
+    async def counted(path: str) -> bytes | None:
+        read.append(path)
+        return await get(path)
+
+    monkeypatch.setattr(store, "aget", counted)
+    with pytest.raises(UserError, match="over 3 MiB"):
+        stored(store)
+    assert len(read) <= 3 + 2 * 16
