@@ -150,7 +150,7 @@ def test_a_run_is_replayed_and_audited_by_its_name(there: Combee, finished: Runs
     eventually("the pod is gone", lambda: not report_pods(finished))
     # What is there is not fetched again.
     cost = there("audit", "quickstart", "-f", str(manifest), *data, KUBECONFIG="/nonexistent")
-    assert cost.returncode == 0 and "fetched" not in cost.stderr, cost.stdout + cost.stderr
+    assert cost.returncode == 0 and "is fetched" not in cost.stderr, cost.stdout + cost.stderr
     assert "together" in cost.stdout
 
 

@@ -40,6 +40,11 @@ def record_folder(name: str, store: str, place: Place, *, wait_seconds: float, a
     """
     folder = Path(name)
     if not _RUN.fullmatch(name) or (folder.exists() and not _lacks_something(folder, store)):
+        if (folder / FETCHED).is_file():
+            write(
+                sys.stderr,
+                f"the record in {name} is read as fetched: delete it to fetch the run anew\n",
+            )
         return folder
     from combee.cli.cluster.report import fetch_record
 

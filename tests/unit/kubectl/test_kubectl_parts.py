@@ -159,7 +159,10 @@ def test_what_is_fetched_again_replaces_the_old(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("before", [{}, {"result.json": LEARNED}], ids=["a new folder", "one without store"])
 def test_a_fetch_that_was_cut_off_is_made_again(
-    before: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    before: dict[str, bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Wherever it was cut off, the folder is neither refused nor taken for whole."""
     monkeypatch.chdir(tmp_path)
@@ -187,6 +190,8 @@ def test_a_fetch_that_was_cut_off_is_made_again(
         shutil.rmtree(out)
     written(files, out)
     assert not _lacks_something(out, "")
+    assert record_folder("quickstart", "", Place(), wait_seconds=1, as_json=False) == out
+    assert "delete it to fetch the run anew" in capsys.readouterr().err
 
 
 def test_a_store_of_an_earlier_result_is_fetched_again(tmp_path: Path) -> None:
