@@ -49,7 +49,10 @@ def record_folder(name: str, store: str, place: Place, *, wait_seconds: float, a
     from combee.cli.cluster.report import fetch_record
 
     write(sys.stderr, f"no whole record lies in {name}: the run of that name is fetched\n")
+    missing = not folder.exists()
     if code := fetch_record(name, folder, place, wait_seconds=wait_seconds, as_json=as_json, store=store):
+        if missing:
+            write(sys.stderr, f"nor is there a folder {name} in {Path.cwd()}, should you mean one\n")
         raise typer.Exit(code)
     return folder
 

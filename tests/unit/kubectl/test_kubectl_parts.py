@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kubectl_samples import LEARNING
+from typer import Exit
 
 from combee.api.load import parse_runs
 from combee.cli.cluster import report
@@ -366,3 +367,16 @@ def test_a_record_that_is_not_here_is_fetched(
         (tmp_path / name).mkdir()
     assert record_folder(name, store, Place(), wait_seconds=1, as_json=False) == Path(name)
     assert asked == ([(name, Path(name), store)] if fetched else [])
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_who_meant_a_folder_is_told_that_there_is_none(
+    there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(report, "fetch_record", lambda *_, **__: 2)
+    if there:
+        Path("out").mkdir()
+    with pytest.raises(Exit):
+        record_folder("out", "", Place(), wait_seconds=1, as_json=False)
+    assert (f"nor is there a folder out in {tmp_path}" in capsys.readouterr().err) != there
