@@ -163,7 +163,7 @@ def test_a_pod_prints_what_a_laptop_writes(
     (cluster.folder / "store").mkdir()
     lost = report(cluster, Memory(run=state, started=1.0, ended=2.0), 2)
     assert lost.returncode == 1 and lost.stdout == ""
-    assert "Was the store emptied?" in json.loads(lost.stderr.splitlines()[-1])["message"]
+    assert "Restore it from a copy of the store" in json.loads(lost.stderr.splitlines()[-1])["message"]
 
     cluster.plans = {}
     dead = RunState(phase="Complete", outcome=Outcome("Failed", "the endpoint refused the key"))
