@@ -210,3 +210,11 @@ def test_a_preview_counts_what_comparing_the_proxy_may_take() -> None:
     shape = DataShape(FACTS, 120.0, labelled=96)
     with_proxy, without = preview(spec, shape), preview(alone, shape)
     assert with_proxy.most_tokens > without.most_tokens and with_proxy.tokens.low == without.tokens.low
+
+
+@pytest.mark.parametrize(("compared", "gpus"), [(None, 4.0), (HOLDS, 6.0)], ids=["within", "asked"])
+def test_a_proxy_that_is_not_needed_is_not_charged(compared: Calibration | None, gpus: float) -> None:
+    state = replace(LEARNING, proxy=compared)
+    facts = seen(plans={0: plan(scored_by=state.scored_by)}, engines=ENGINES)
+    got = decide_cluster(run_of(**BOUNDED), memory(state, engines_since=HELD), facts)
+    assert got.jobs[0].step.params["gpus"] == gpus

@@ -263,8 +263,10 @@ def gpus_in_use(spec: RunSpec, kind: StepKind) -> int:
 
 
 def gpus_charged(spec: RunSpec, memory: Memory, kind: StepKind) -> float:
-    """Return the run's part of these GPUs, as it is charged for them now."""
-    return sum(_gpus_charged(spec, memory, name) for name in own_engines_in_use(spec, kind))
+    """Return the run's part of these GPUs, as it is charged for them now; none for roles that it turned out
+    not to need."""
+    own = own_engines_in_use(spec, kind, memory.run.unasked)
+    return sum(_gpus_charged(spec, memory, name) for name in own)
 
 
 def _gpus(spec: RunSpec) -> dict[str, int]:

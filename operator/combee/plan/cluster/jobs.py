@@ -266,7 +266,7 @@ def _equipped(step: Step, spec: RunSpec, memory: Memory, seen: Seen, *, early: b
     if spec.engines and kind.asks_models:
         params["engineWaitSeconds"] = ENGINE_WAIT_SECONDS
         params["gpus"] = gpus_charged(spec, memory, kind)
-    if (calls := calls_at_once(spec, seen, kind.roles)) is not None:
+    if (calls := calls_at_once(spec, seen, set(kind.roles).difference(state.unasked))) is not None:
         params["concurrency"] = calls
     # Sidecars that the cluster adds are seen only in a pod that is there.
     share = min((job.message_bytes for job in seen.jobs.values()), default=MAX_SUMMARY_BYTES)
