@@ -24,7 +24,7 @@ from combee.plan.cluster.engines import (
     waits_in_queue,
     with_services,
 )
-from combee.plan.cluster.jobs import Upkeep, look_after, settled, wanted_jobs
+from combee.plan.cluster.jobs import Upkeep, Wanted, look_after, settled, wanted_jobs
 from combee.plan.cluster.memory import Gate, IterationNote, Memory
 from combee.plan.cluster.published import told_digests
 from combee.plan.cluster.rollouts import RolloutsWish, next_look, rollouts_down, rollouts_wished
@@ -160,6 +160,9 @@ def _at_work(run: Run, memory: Memory, seen: Seen, steps: tuple[Step, ...]) -> C
     engines = engines_wished(run.spec, memory, seen, due=KINDS[due.kind].asks_models, uid=run.who.uid)
     memory = account(run.spec, engines.memory, engines.wishes, seen)
     jobs = wanted_jobs(run.spec, memory, seen, due, tuple(then), may_start=engines.may_start)
+    if engines.steps_back:
+        admitted = (job.name for job in seen.jobs.values() if job.live and not job.held)
+        jobs = Wanted(memory, delete=tuple(sorted(admitted)))
     memory = jobs.memory
     seconds_left = deadline(run.spec, memory, seen.now).seconds_left
     wakes = (engines.wake_after_seconds, jobs.wake_after_seconds, next_look(seen), seconds_left)

@@ -10,7 +10,7 @@ from combee.algo.budget import Spend, fits
 from combee.algo.parallelism import share
 from combee.api.run import RunSpec
 from combee.plan.cluster.memory import Memory, Served
-from combee.plan.cluster.seen import EngineSeen, Seen
+from combee.plan.cluster.seen import Seen
 from combee.plan.engine import served_at_once
 from combee.plan.money import money_of
 from combee.plan.state import RunState, limits_of
@@ -36,6 +36,10 @@ _LET_GO = (
     "some engines find no node while others hold theirs: all are let go for a while, "
     "so that another run's can come up"
 )
+_STEPS_BACK = (
+    "the queue admitted the run's Jobs and none of its engines: the Jobs give their quota back, "
+    "and come again once it admits an engine"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,8 @@ class Wishes:
     may_start: bool
     memory: Memory
     wake_after_seconds: float | None
+    steps_back: bool = False
+    """whether the run's Jobs give back what the queue admitted, since engines wait for it."""
     waiting: str = ""
     """why they are not up, where the operator took them down or somebody else's are not ready."""
 
@@ -64,13 +70,16 @@ def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid:
     They come up with the first step that was admitted, stay while pods work and from one step to the next,
     and go when no step to come asks them, or when no pod of a live Job has worked for their
     ``idleTimeoutSeconds``: work that waits for a node, a quota or a queue holds no GPU for ever. They go at
-    once when the queue takes back all that it had admitted. ``uid``: the run's, which ``halfway`` needs.
+    once when the queue takes back all that it had admitted; one that it has not admitted yet keeps its place.
+    ``uid``: the run's, which ``halfway`` needs.
     """
     ahead = next_kind(memory.run), memory.run.unasked
     own = own_engines_in_use(spec, *ahead)
-    half = halfway(uid, own, memory, seen)
-    memory = half.memory
     live = [job for job in seen.jobs.values() if job.live and kind_of(job.kind).asks_models]
+    queued = {name for name in own if _in_queue(seen, name)}
+    crowds = spec.queue is not None and bool(queued) and any(not job.held for job in live)
+    half = halfway(uid, own, memory, seen, crowds=crowds)
+    memory = half.memory
     admitted = any(not job.held for job in live) or (spec.queue is None and not live)
     working = any(job.ready for job in live)
     stuck = bool(live) and not working
@@ -82,9 +91,10 @@ def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid:
     if waiting:
         wake.append(SERVICE_SECONDS)
     for engine in spec.engines:
-        held = engine.name in memory.engines_since
+        asked = (one := seen.engines.get(engine.name)) is not None and one.replicas > 0
+        held = engine.name in memory.engines_since or asked
         patience = max(engine.idle_timeout_seconds, LEAST_IDLE_SECONDS)
-        left = patience - (seen.now - idle_since) if stuck else None
+        left = patience - (seen.now - idle_since) if stuck and engine.name not in queued else None
         wanted = (
             engine.name in own
             and due
@@ -102,9 +112,11 @@ def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid:
         wake.append(FETCH_SECONDS)
     ready = all(name in seen.engines and seen.engines[name].ready > 0 for name in own)
     memory = replace(memory, idle_since=idle_since)
-    # With a queue the Job comes first: the engines come up when it is admitted, and its pods wait.
-    may_start = not waiting and (spec.queue is not None or (ready and not half.let_go))
-    return Wishes(wishes, may_start, memory, min(wake) if wake else None, half.message or waiting)
+    # With a queue the Job comes first: the engines come up when it is admitted, and its pods wait. But no
+    # Job comes before an engine that already stands in the queue: it could take what that one waits for.
+    may_start = not waiting and (not queued if spec.queue is not None else ready and not half.let_go)
+    wake_after = min(wake) if wake else None
+    return Wishes(wishes, may_start, memory, wake_after, half.steps_back, half.message or waiting)
 
 
 def engines_down(memory: Memory, seen: Seen) -> dict[str, EngineWish]:
@@ -113,14 +125,15 @@ def engines_down(memory: Memory, seen: Seen) -> dict[str, EngineWish]:
 
 
 def waits_in_queue(spec: RunSpec, memory: Memory, seen: Seen) -> bool:
-    """Return whether a queue holds back everything there is to do, or an engine that it asks: the run's clock
-    stops meanwhile."""
-    own = own_engines_in_use(spec, next_kind(memory.run))
-    if any(name in own and engine.held for name, engine in seen.engines.items()):
-        return True
-    if any(name in own and fetch.reason == "WaitingForQuota" for name, fetch in seen.fetching.items()):
-        return True
+    """Return whether a queue holds back everything there is to do, or an engine that it asks while no pod is
+    at work or no other engine could answer one: the run's clock stops meanwhile."""
+    kind = next_kind(memory.run)
+    now = {role for one in (ITERATION if kind.planned else (kind,)) for role in one.roles}
+    own = own_engines_in_use(spec, kind, {*memory.run.unasked, *roles_ahead(kind).difference(now)})
+    queued = [name for name in own if _in_queue(seen, name)]
     live = [job for job in seen.jobs.values() if job.live]
+    if queued and (len(queued) == len(own) or not any(job.ready for job in live)):
+        return True
     if live:
         return all(job.held for job in live)
     return spec.queue is not None and not (memory.active_since or memory.active_seconds)
@@ -282,22 +295,26 @@ class Halfway:
     let_go: bool = False
     wake_after_seconds: float | None = None
     message: str = ""
+    steps_back: bool = False
+    """whether the run's Jobs go in place of its engines."""
 
 
-def halfway(uid: str, used: tuple[str, ...], memory: Memory, seen: Seen) -> Halfway:
+def halfway(uid: str, used: tuple[str, ...], memory: Memory, seen: Seen, *, crowds: bool = False) -> Halfway:
     """Return what to do about engines of which some have a node and others have none.
 
     Two runs that each hold half of the GPUs that both need would wait for ever. So a run waits a while and
     then scales all its engines to 0 for a pause. How long differs from run to run and from time to time, so
     that two runs do not take turns in step; the one still waiting then finds the GPUs that the other freed.
+    ``crowds``: whether a queue admitted Jobs of the run and not its engines. Where it admitted none of them,
+    the Jobs go, by the same patience: they hold quota that an engine, or another run's, waits for.
     """
     if memory.let_go_until:
         seconds_left = memory.let_go_until - seen.now
         if seconds_left > 0:
             return Halfway(memory, True, seconds_left, _LET_GO)
         memory = replace(memory, let_go_until=0.0, halfway_since=0.0)
-    stuck = [name for name in used if _stuck(seen.engines.get(name))]
-    if not stuck or len(stuck) == len(used):
+    stuck = [name for name in used if _stuck(seen, name)]
+    if not stuck or (len(stuck) == len(used) and not crowds):
         ready = all(name in seen.engines and seen.engines[name].ready for name in used)
         return Halfway(replace(memory, halfway_since=0.0, let_goes=0 if ready else memory.let_goes))
     since = memory.halfway_since or seen.now
@@ -306,13 +323,24 @@ def halfway(uid: str, used: tuple[str, ...], memory: Memory, seen: Seen) -> Half
     seconds_left = patience - (seen.now - since)
     if seconds_left > 0:
         return Halfway(memory, wake_after_seconds=seconds_left)
+    if len(stuck) == len(used):
+        memory = replace(memory, halfway_since=0.0, let_goes=memory.let_goes + 1)
+        return Halfway(memory, message=_STEPS_BACK, steps_back=True)
     pause = _pause(uid, memory.let_goes)
     memory = replace(memory, halfway_since=0.0, let_go_until=seen.now + pause, let_goes=memory.let_goes + 1)
     return Halfway(memory, True, pause, _LET_GO)
 
 
-def _stuck(engine: EngineSeen | None) -> bool:
-    return (
+def _in_queue(seen: Seen, name: str) -> bool:
+    """Return whether a queue holds an engine back, or the fetch of its weights."""
+    engine, fetch = seen.engines.get(name), seen.fetching.get(name)
+    waits = fetch is not None and fetch.reason == "WaitingForQuota"
+    return waits or (engine is not None and engine.held)
+
+
+def _stuck(seen: Seen, name: str) -> bool:
+    engine = seen.engines.get(name)
+    return _in_queue(seen, name) or (
         engine is not None
         and engine.replicas > 0
         and engine.ready == 0
