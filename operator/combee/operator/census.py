@@ -26,26 +26,29 @@ class Census:
     namespaces: Collection[str]
     """those that are served; none: all."""
     wake: Mapping[str, Callable[[Key], None]]
-    _versions: dict[tuple[str, Key], str] = field(default_factory=dict)
+    _versions: dict[tuple[str, str], dict[Key, str]] = field(default_factory=dict)
+    """(kind, namespace) -> what its last list showed."""
 
     async def keep(self, every_seconds: float) -> None:
-        """Look until cancelled. Where a list fails, the next look finds what it missed."""
+        """Look until cancelled."""
         while True:
             await asyncio.sleep(every_seconds)
-            try:
-                await self.look()
-            except ClusterError as error:
-                log.warning("objects could not be listed", extra={"error": str(error)})
+            await self.look()
 
     async def look(self) -> None:
-        """List once, and wake what changed. Raises the ClusterErrors of ``Kube.list``."""
-        versions: dict[tuple[str, Key], str] = {}
+        """List once, and wake what changed. Where a list fails, the next look finds what it missed, and what
+        the other lists show is woken all the same."""
         for kind in self.wake:
             for namespace in self.namespaces or ("",):
-                for one in await self.kube.list(kind, namespace, bare=True):
-                    meta = one["metadata"]
-                    versions[kind, (meta["namespace"], meta["name"])] = meta["resourceVersion"]
-        for (kind, key), version in versions.items():
-            if self._versions.get((kind, key)) != version:
-                self.wake[kind](key)
-        self._versions = versions
+                try:
+                    listed = await self.kube.list(kind, namespace, bare=True)
+                except ClusterError as error:
+                    log.warning("objects could not be listed", extra={"error": str(error)})
+                    continue
+                metas = [one["metadata"] for one in listed]
+                versions = {(meta["namespace"], meta["name"]): meta["resourceVersion"] for meta in metas}
+                before = self._versions.get((kind, namespace), {})
+                self._versions[kind, namespace] = versions
+                for key, version in versions.items():
+                    if before.get(key) != version:
+                        self.wake[kind](key)
