@@ -62,10 +62,14 @@ class Executor:
         next tick does the rest."""
         for name in plan.delete:
             await self.kube.delete("Job", owner.namespace, name)
+        down = [name for name, wish in plan.engines.items() if not wish.replicas]
+        for name in down:
+            # Whatever fails below, GPUs that nobody needs are given back.
+            await self._engine(name, plan.engines[name], run, owner, settings, seen)
         if _pods_lack(plan, seen):
             await self._give_pods(plan, run, owner, settings)
-        for name, wish in plan.engines.items():
-            await self._engine(name, wish, run, owner, settings, seen)
+        for name in sorted(plan.engines.keys() - set(down)):
+            await self._engine(name, plan.engines[name], run, owner, settings, seen)
         for job in plan.jobs:
             if job.name not in seen.jobs:
                 await self._start(job, run, owner, settings, seen, plan.memory.service_urls)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import pytest
 from playbook_cluster import FakeKube
-from test_operate_sharing import NOW, RUN
+from test_operate_sharing import ENGINE, NOW, RUN, run_with
 
+from combee.clients.kubernetes.kube import Object
+from combee.errors import ClusterError
+from combee.objects.addresses import engine_name
 from combee.objects.types import Settings
 from combee.operator.apply import Executor
 from combee.plan.cluster.decide import ClusterPlan, JobWish
+from combee.plan.cluster.engines import EngineWish
 from combee.plan.cluster.memory import Memory
-from combee.plan.cluster.seen import JobSeen, Seen, Trouble
+from combee.plan.cluster.seen import EngineSeen, JobSeen, Seen, Trouble
 from combee.plan.types import Step
 from combee.records import Owner
 
@@ -61,3 +65,25 @@ async def test_nothing_is_asked_for_while_pods_come_up() -> None:
     kube = FakeKube()
     executor = Executor(kube)  # type: ignore[arg-type]
     assert await follow(kube, executor, seen()) == []
+
+
+class Full(FakeKube):
+    """Takes no new object."""
+
+    async def create(self, body: Object) -> Object | None:
+        raise ClusterError("exceeded quota", where=body["kind"], status=403)
+
+
+async def test_gpus_are_given_back_though_what_pods_use_cannot_be_made() -> None:
+    kube = Full()
+    run = run_with({**ENGINE, "shared": None})
+    name = engine_name(run.spec, OWNER, 0, SETTINGS)
+    kube.of("Deployment")[name] = {
+        "metadata": {"name": name, "resourceVersion": "1"},
+        "spec": {"replicas": 1},
+    }
+    plan = ClusterPlan(Memory(), jobs=(JobWish(STEP, 0),), engines={"main": EngineWish(0)})
+    facts = Seen(now=NOW, engines={"main": EngineSeen("main", 1, ready=1)})
+    with pytest.raises(ClusterError, match="exceeded quota"):
+        await Executor(kube).follow(plan, run, OWNER, SETTINGS, facts)  # type: ignore[arg-type]
+    assert kube.of("Deployment")[name]["spec"]["replicas"] == 0
