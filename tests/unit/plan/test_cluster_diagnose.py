@@ -339,3 +339,11 @@ def test_sentences_are_found() -> None:
 @pytest.mark.parametrize("words", SENTENCES)
 def test_every_sentence_of_a_diagnosis_is_on_the_page(words: str) -> None:
     assert " ".join(words.split()) in TEXT
+
+
+@pytest.mark.parametrize(("at", "passes"), [("2026-01-01T00:01:30Z", True), ("2026-01-01T00:03:00Z", False)])
+def test_what_a_kubelet_still_says_after_minutes_does_not_pass(at: str, passes: bool) -> None:
+    beginning = pod(**CREATING)
+    beginning["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    said = event("FailedMount", 'secret "s" not registered', at=at)
+    assert (diagnose.diagnose([beginning], [said]) is None) is passes

@@ -9,6 +9,7 @@ from typing import Any
 
 from combee.api.common import one_line
 from combee.plan.cluster.seen import Trouble
+from combee.times import seconds_of
 
 Object = Mapping[str, Any]
 MAX_QUOTED = 300
@@ -36,6 +37,8 @@ _ADVICE = (
 _STATE = "State them in resources of engines[].template.spec or workers.template.spec, or in the chart"
 _PASSING = ("failed to sync configmap cache", "failed to sync secret cache", " not registered")
 """What a kubelet says that has not read an object yet: it asks again by itself, and nothing is missing."""
+PASSING_SECONDS = 120.0
+"""What is still said of a pod that is older does not pass by itself."""
 
 
 def diagnose(pods: Iterable[Object], events: Iterable[Object] = ()) -> Trouble | None:
@@ -191,10 +194,19 @@ def _not_set_up(events: Sequence[Object], pod: Object) -> Iterator[Trouble]:
         return
     for event in reversed(events):
         about, message = event.get("involvedObject", {}), str(event.get("message", ""))
-        if any(words in message for words in _PASSING):
+        if any(words in message for words in _PASSING) and _soon_after(pod, event):
             continue
         if about.get("name") == _name(pod) and event.get("reason") in _SETTING_UP:
             yield _unfit(pod, event)
+
+
+def _soon_after(pod: Object, event: Object) -> bool:
+    """Return whether an event is of a pod's beginning; so is one without a time."""
+    made, told = (
+        pod["metadata"].get("creationTimestamp"),
+        event.get("lastTimestamp") or event.get("eventTime"),
+    )
+    return not (made and told) or seconds_of(str(told)) - seconds_of(str(made)) <= PASSING_SECONDS
 
 
 def _unfit(pod: Object, source: Object) -> Trouble:
