@@ -32,8 +32,6 @@ from combee.records import Owner
 from combee.steps import kind_of
 from combee.times import seconds_of
 
-BEGINNING_SECONDS = 10.0
-"""A Job that begins suspended is called so within it. One that is called so later was admitted before."""
 PATIENCE_SECONDS = 4.0
 """A pod takes so long to start when all is well: before it nobody asks why it does not run."""
 FAILED_INDEXES = "FailedIndexes"
@@ -90,6 +88,8 @@ class Observer:
 
     async def _job(self, raw: Object, memory: Memory, now: float) -> JobSeen:
         job = job_seen(raw)
+        if job.held and job.name in memory.admitted:
+            job = replace(job, evicted=True)
         one_pod = job.completions == 1 and not kind_of(job.kind).sharded
         if one_pod and (job.complete or at_rest(raw)):
             summary = await self._summary(raw)
@@ -274,18 +274,11 @@ def job_seen(raw: Object, *, summary: StepSummary | None = None, trouble: Troubl
 
 
 def _was_admitted(job: Object) -> bool:
-    """Whether a Job that is suspended had been started: it still has a time of its start (which Kueue takes
-    away), is still called resumed, or was called suspended long after it was made."""
+    """Whether a Job that is suspended shows that it had been started: it still has a time of its start (which
+    Kueue takes away), or is still called resumed."""
     status = job.get("status", {})
-    if status.get("startTime"):
-        return True
-    for condition in status.get("conditions", ()):
-        if condition["type"] == "Suspended":
-            called_at = seconds_of(
-                condition.get("lastTransitionTime") or job["metadata"]["creationTimestamp"]
-            )
-            return condition["status"] == "False" or age(job, called_at) > BEGINNING_SECONDS
-    return False
+    resumed = (c["type"] == "Suspended" and c["status"] == "False" for c in status.get("conditions", ()))
+    return bool(status.get("startTime")) or any(resumed)
 
 
 def component(raw: Object) -> str:

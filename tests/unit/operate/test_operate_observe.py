@@ -54,12 +54,10 @@ class Cluster:
         return None
 
 
-async def see(cluster: Cluster) -> Any:
+async def see(cluster: Cluster, memory: Memory = Memory()) -> Any:  # noqa: B008
     run = SimpleNamespace(spec=SimpleNamespace(engines=(), roles_in_use=dict))
     observer = Observer(cluster, Complaints(cluster))  # type: ignore[arg-type]
-    seen = await observer.see(
-        run, Owner("formula", "ns", "u"), Memory(), None, suspend=False, now=1767225601.0
-    )  # type: ignore[arg-type]
+    seen = await observer.see(run, Owner("formula", "ns", "u"), memory, None, suspend=False, now=1767225601.0)  # type: ignore[arg-type]
     return next(iter(seen.jobs.values()))
 
 
@@ -140,9 +138,9 @@ def called(status: str, at: str) -> dict[str, str]:
         ([], False),
         ([called("True", "00:00:01")], False),
         ([called("False", "00:00:20")], True),
-        ([called("True", "00:05:00")], True),
+        ([called("True", "00:05:00")], False),
     ],
-    ids=["just made", "never admitted", "taken back now", "taken back before"],
+    ids=["just made", "never admitted", "taken back now", "called suspended late"],
 )
 async def test_a_job_that_its_queue_took_back_is_told_from_one_that_it_has_not_admitted(
     conditions: list[dict[str, str]], evicted: bool
@@ -157,6 +155,8 @@ async def test_a_job_that_its_queue_took_back_is_told_from_one_that_it_has_not_a
     one = await see(Cluster(held))
     assert (one.held, one.evicted, one.queue) == (True, evicted, "team-a")
     assert not (await see(Cluster({**held, "spec": {"completions": 1}}))).evicted
+    again = await see(Cluster(held), Memory(admitted=(one.name,)))
+    assert again.evicted, "it was seen at work before"
 
 
 def rollouts(**status: Any) -> dict[str, Any]:

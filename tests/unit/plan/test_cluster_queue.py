@@ -195,3 +195,12 @@ def test_a_job_that_waits_for_an_engine_in_the_queue_gives_its_place_back_and_co
     back = decide_cluster(run_of(**QUEUE), got.memory, later)
     assert back.delete == (placed("map").name,) and not back.jobs and not back.memory.attempts
     assert back.engines == {"main": EngineWish(2)} and "give their quota back" in back.waiting
+
+
+def test_which_jobs_a_queue_let_go_is_remembered_while_they_live() -> None:
+    got, _ = decided(HELD, placed("map"), job("reduce", held=True), about=QUEUE, engines=UP)
+    assert got.memory.admitted == (placed("map").name,)
+    back, _ = decided(got.memory, job("map", held=True, evicted=True), about=QUEUE, engines=UP)
+    assert back.memory.admitted == got.memory.admitted
+    gone, _ = decided(back.memory, replace(placed("map"), deleting=True), about=QUEUE, engines=UP)
+    assert gone.memory.admitted == ()

@@ -138,8 +138,11 @@ def _held(memory: Memory, seen: Seen) -> str:
 
 
 def _clocked(run: Run, memory: Memory, seen: Seen) -> Memory:
-    """Return the memory with the run's own clock going, or stopped while a queue holds the run back."""
-    memory = replace(memory, started=memory.started or seen.now)
+    """Return the memory with the run's own clock going, or stopped while a queue holds the run back, and
+    with which Jobs were admitted."""
+    live = (job for job in seen.jobs.values() if job.live and (job.evicted or not job.held))
+    admitted = tuple(sorted(job.name for job in live))
+    memory = replace(memory, started=memory.started or seen.now, admitted=admitted)
     if waits_in_queue(run.spec, memory, seen):
         return memory.paused(seen.now)
     return replace(memory, active_since=memory.active_since or seen.now)
@@ -326,6 +329,7 @@ def _ended(run: Run, memory: Memory, outcome: Outcome, seen: Seen, finished: tup
         failures={},
         lost={},
         in_turn=(),
+        admitted=(),
         unplaced_since=0.0,
         idle_since=0.0,
         halfway_since=0.0,

@@ -98,6 +98,8 @@ class Memory:
     """unsettled step -> how many of its finished Jobs left nothing that can be read."""
     in_turn: tuple[str, ...] = ()
     """unsettled steps that are not placed early any more."""
+    admitted: tuple[str, ...] = ()
+    """live Jobs that a queue let go, or that no queue held: one that is held again was taken back."""
     unplaced_since: float = 0.0
     idle_since: float = 0.0
     """since when no step's pod is at work."""
