@@ -202,11 +202,11 @@ def _not_set_up(events: Sequence[Object], pod: Object) -> Iterator[Trouble]:
 
 def _soon_after(pod: Object, event: Object) -> bool:
     """Return whether an event is of a pod's beginning; so is one without a time."""
-    made, told = (
-        pod["metadata"].get("creationTimestamp"),
-        event.get("lastTimestamp") or event.get("eventTime"),
-    )
-    return not (made and told) or seconds_of(str(told)) - seconds_of(str(made)) <= PASSING_SECONDS
+    made_at = pod["metadata"].get("creationTimestamp")
+    happened_at = event.get("lastTimestamp") or event.get("eventTime")
+    if not (made_at and happened_at):
+        return True
+    return seconds_of(str(happened_at)) - seconds_of(str(made_at)) <= PASSING_SECONDS
 
 
 def _unfit(pod: Object, source: Object) -> Trouble:

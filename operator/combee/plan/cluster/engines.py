@@ -70,8 +70,7 @@ def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid:
     They come up with the first step that was admitted, stay while pods work and from one step to the next,
     and go when no step to come asks them, or when no pod of a live Job has worked for their
     ``idleTimeoutSeconds``: work that waits for a node, a quota or a queue holds no GPU for ever. They go at
-    once when the queue takes back all that it had admitted; one that it has not admitted yet keeps its place.
-    ``uid``: the run's, which ``halfway`` needs.
+    once when the queue takes back all that it had admitted; one that is queued keeps its place.
     """
     ahead = next_kind(memory.run), memory.run.unasked
     own = own_engines_in_use(spec, *ahead)
@@ -91,8 +90,7 @@ def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid:
     if waiting:
         wake.append(SERVICE_SECONDS)
     for engine in spec.engines:
-        asked = (one := seen.engines.get(engine.name)) is not None and one.replicas > 0
-        held = engine.name in memory.engines_since or asked
+        held = engine.name in memory.engines_since or _wished_before(seen, engine.name)
         patience = max(engine.idle_timeout_seconds, LEAST_IDLE_SECONDS)
         left = patience - (seen.now - idle_since) if stuck and engine.name not in queued else None
         wanted = (
@@ -112,11 +110,10 @@ def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid:
         wake.append(FETCH_SECONDS)
     ready = all(name in seen.engines and seen.engines[name].ready > 0 for name in own)
     memory = replace(memory, idle_since=idle_since)
-    # With a queue the Job comes first: the engines come up when it is admitted, and its pods wait. But no
-    # Job comes before an engine that already stands in the queue: it could take what that one waits for.
+    # With a queue the Job comes first, and its pods wait; but it takes no room of a queued engine.
     may_start = not waiting and (not queued if spec.queue is not None else ready and not half.let_go)
-    wake_after = min(wake) if wake else None
-    return Wishes(wishes, may_start, memory, wake_after, half.steps_back, half.message or waiting)
+    wake_after, why = min(wake, default=None), half.message or waiting
+    return Wishes(wishes, may_start, memory, wake_after, half.steps_back, why)
 
 
 def engines_down(memory: Memory, seen: Seen) -> dict[str, EngineWish]:
@@ -336,6 +333,11 @@ def _in_queue(seen: Seen, name: str) -> bool:
     engine, fetch = seen.engines.get(name), seen.fetching.get(name)
     waits = fetch is not None and fetch.reason == "WaitingForQuota"
     return waits or (engine is not None and engine.held)
+
+
+def _wished_before(seen: Seen, name: str) -> bool:
+    engine = seen.engines.get(name)
+    return engine is not None and engine.replicas > 0
 
 
 def _stuck(seen: Seen, name: str) -> bool:
