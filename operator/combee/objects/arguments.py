@@ -9,7 +9,7 @@ worker and scheduler classes, logits processors, backends named in a JSON), what
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 
 from combee.api.engines import Engine
 from combee.errors import ManifestError
@@ -58,16 +58,7 @@ ARGUMENTS = frozenset(
     ]
 )
 """Names of arguments that need nobody's leave."""
-_VALUES = {
-    # A name of one of vLLM's own: ``ray`` starts others, and a dotted name is a class to import.
-    "--distributed-executor-backend": re.compile("mp|uni"),
-    # A file of the image or of a volume, not one with the engine's environment or keys; a template given in
-    # words is a program.
-    "--chat-template": re.compile(
-        r"(?!.*\.\.)(?!(?:\.?/)*(?:proc|sys|dev|run|var(?:/\.?)+run)(?:/|\Z))[\w./-]*"
-    ),
-    "--default-chat-template-kwargs": re.compile(r"(?!.*chat_template)[^\\]*", re.DOTALL),
-}
+_PATH = re.compile(r"[\w./-]*")
 _NUMBER = re.compile(r"-\d[\d.]*")
 
 
@@ -110,6 +101,22 @@ def _spelled(name: str) -> str:
     return name[:2] + name[2:].replace("_", "-")
 
 
+def _is_template_file(value: str) -> bool:
+    """Return whether a value is a file of the image or of a volume, not one with the engine's environment or
+    keys. A template given in words is a program."""
+    parts = [part for part in value.split("/") if part not in ("", ".")]
+    hidden = parts[:2] == ["var", "run"] or parts[:1] in (["proc"], ["sys"], ["dev"], ["run"])
+    return _PATH.fullmatch(value) is not None and ".." not in value and not hidden
+
+
+_VALUES: Mapping[str, Callable[[str], bool]] = {
+    # A name of one of vLLM's own: ``ray`` starts others, and a dotted name is a class to import.
+    "--distributed-executor-backend": lambda value: value in ("mp", "uni"),
+    "--chat-template": _is_template_file,
+    "--default-chat-template-kwargs": lambda value: "chat_template" not in value and "\\" not in value,
+}
+
+
 def _allowed(name: str, value: str, more: Collection[str]) -> bool:
-    fits = not value or name not in _VALUES or _VALUES[name].fullmatch(value) is not None
+    fits = not value or name not in _VALUES or _VALUES[name](value)
     return (name in ARGUMENTS and fits) or (bool(name) and (name in more or "*" in more))
