@@ -184,7 +184,7 @@ def released(cluster: Cluster, namespace: str) -> Iterator[Release]:
                 "userRoles": {"create": False},
                 "operator": {"resources": SMALL},
                 "engineImages": ["localhost/combee-sim"],
-                "engineArguments": ["--time-scale"],
+                "engineArguments": ["--time-scale", "--log"],
                 "store": {"create": False},
             }
         )
