@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
 from combee import names
 from combee.api.common import one_line
 from combee.api.playbook import PlaybookSpec
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.objects.judge import MADE_OF, PAIRS_BEFORE
+from combee.observe.jobs import ended
 from combee.observe.runs import PATIENCE_SECONDS, age, owned
 from combee.plan.cluster.diagnose import being_set_up, diagnose
 from combee.plan.cluster.seen import Trouble
@@ -46,16 +46,16 @@ async def see_judges(
 async def _trouble(kube: Kube, jobs: list[Object], now: float) -> str:
     """Return why the last Job cannot start, or why the last Job that ended failed; empty when neither
     holds."""
-    ended = [job for job in jobs if not _live(job)]
+    past = [job for job in jobs if not _live(job)]
     last = next(reversed(jobs), None)
     if last is not None and _live(last):
         stuck = not last.get("status", {}).get("ready") and age(last, now) > PATIENCE_SECONDS
         trouble = await _diagnosed(kube, last) if stuck else None
         if trouble is not None:
             return one_line(trouble.message, MAX_MESSAGE)
-    if not ended or (failed := _failed(ended[-1])) is None:
+    if not past or (failed := ended(past[-1], "Failed")) is None:
         return ""
-    trouble = await _diagnosed(kube, ended[-1])
+    trouble = await _diagnosed(kube, past[-1])
     message = trouble.message if trouble is not None else str(failed.get("message", ""))
     return one_line(message, MAX_MESSAGE)
 
@@ -82,22 +82,15 @@ def _judge_job(job: Object) -> JudgeJob:
         pairs=int(before) if before.isdigit() else -1,
         name=meta["name"],
         uid=meta["uid"],
-        ended=_ended(job),
+        ended=_ended_at(job),
     )
 
 
 def _live(job: Object) -> bool:
-    ended = {c["type"] for c in job.get("status", {}).get("conditions", ()) if c.get("status") == "True"}
-    return not ended & {"Complete", "Failed"} and "deletionTimestamp" not in job["metadata"]
+    return ended(job) is None and "deletionTimestamp" not in job["metadata"]
 
 
-def _ended(job: Object) -> float:
+def _ended_at(job: Object) -> float:
     """Return when a Job came to its end, in seconds since 1970; 0 while it is at work."""
-    ends = [c for c in job.get("status", {}).get("conditions", ()) if c["type"] in ("Complete", "Failed")]
-    times = [str(c.get("lastTransitionTime") or "") for c in ends if c.get("status") == "True"]
-    return max((seconds_of(at) for at in times if at), default=0.0)
-
-
-def _failed(job: Object) -> Mapping[str, object] | None:
-    conditions = job.get("status", {}).get("conditions", ())
-    return next((c for c in conditions if c["type"] == "Failed" and c.get("status") == "True"), None)
+    at = str((ended(job) or {}).get("lastTransitionTime") or "")
+    return seconds_of(at) if at else 0.0

@@ -11,6 +11,7 @@ from combee.api.gateway import Gateway
 from combee.api.stores import Store
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.objects.sweep import KEEPS, SELECTOR
+from combee.observe.jobs import ended
 from combee.plan.playbook.watch import mirrors
 from combee.plan.sweep import Kept, Memory, SweepJob, SweepSeen
 from combee.times import seconds_of
@@ -83,14 +84,9 @@ def _sweep_job(job: Object) -> SweepJob | None:
         uid=meta["uid"],
         created=seconds_of(meta["creationTimestamp"]),
         memory=memory,
-        complete=_is(job, "Complete"),
-        over=bool(job["spec"].get("suspend")) or _is(job, "Complete") or _is(job, "Failed"),
+        complete=ended(job, "Complete") is not None,
+        over=bool(job["spec"].get("suspend")) or ended(job) is not None,
     )
-
-
-def _is(job: Object, condition: str) -> bool:
-    conditions = (job.get("status") or {}).get("conditions") or ()
-    return any(entry["type"] == condition and entry["status"] == "True" for entry in conditions)
 
 
 async def _is_there(kube: Kube, namespace: str, claim: str) -> bool:

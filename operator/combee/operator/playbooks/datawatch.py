@@ -12,6 +12,7 @@ from combee.clients.kubernetes.kube import Kube, Object
 from combee.objects.accounts import account_objects
 from combee.objects.datawatch import datawatch_job, labels_of, watched
 from combee.objects.types import Settings
+from combee.observe.jobs import ended
 from combee.observe.runs import owned, worker_end
 from combee.plan.playbook.datawatch import places, wait_seconds
 from combee.records import Owner
@@ -58,12 +59,12 @@ class DataWatch:
         if not jobs:
             return DataSeen(marks)
         last = seconds_of(jobs[-1]["metadata"]["creationTimestamp"])
-        ended = [job for job in jobs if _ended(job)]
-        report = await self._report(ended[-1]) if ended else {}
+        past = [job for job in jobs if ended(job)]
+        report = await self._report(past[-1]) if past else {}
         places = report.get("marks")
         if isinstance(places, dict):
             marks |= {str(key): str(mark) for key, mark in places.items()}
-        return DataSeen(marks, str(report.get("error", "")), last, live=not _ended(jobs[-1]))
+        return DataSeen(marks, str(report.get("error", "")), last, live=ended(jobs[-1]) is None)
 
     async def keep(self, owner: Owner, spec: PlaybookSpec, seen: DataSeen, now: float) -> float | None:
         """Make the Job that it is time for; seconds until somebody is to look again, None where nobody is."""
@@ -116,8 +117,3 @@ class DataWatch:
             if isinstance(report, dict):
                 return report
         return {}
-
-
-def _ended(job: Object) -> bool:
-    conditions = job.get("status", {}).get("conditions", ())
-    return any(c["type"] in ("Complete", "Failed") and c.get("status") == "True" for c in conditions)

@@ -20,6 +20,7 @@ from combee.objects.jobs import step_job
 from combee.objects.playbooks import playbook_reference, published_config_map
 from combee.objects.types import Settings
 from combee.objects.versions import version_labels
+from combee.observe.jobs import ended
 from combee.observe.playbooks import Observed
 from combee.observe.runs import owned
 from combee.plan.cluster.decide import Run, publish_step
@@ -121,12 +122,6 @@ class Restorer:
         if not isinstance(run, PromptLearningRun) or best is None or best.artifact != version.digest:
             return None
         return _job(run, memory, owner, version, self.settings, int(now // SLOT_SECONDS))
-
-
-def ended(job: Object, how: str) -> Object | None:
-    """Return the condition by which a Job ended, ``Complete`` or ``Failed``; None where it did not so."""
-    conditions = (job.get("status") or {}).get("conditions") or ()
-    return next((one for one in conditions if one["type"] == how and one.get("status") == "True"), None)
 
 
 def authentic_parts(digests: Mapping[str, str], *config_maps: Object | None) -> dict[str, str]:
