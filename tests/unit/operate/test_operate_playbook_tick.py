@@ -13,7 +13,7 @@ from combee.errors import ClusterError
 from combee.objects.versions import version_labels
 from combee.observe import playbooks as observe
 from combee.observe.judged import Judged
-from combee.plan.playbook.trail import digest_of as digest_of_line
+from combee.plan.playbook.authentic import digest_of_text as digest_of_line
 
 MEASURED = {"url": "http://p", "score": {"query": "good{v='$(version)'}", "unit": "Ratio"}}
 INVALID: list[dict[str, Any]] = [

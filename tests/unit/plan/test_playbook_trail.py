@@ -14,6 +14,7 @@ from playbook_bench import CANARY, WAIVED, World, digest_of
 from test_playbook_properties import STEPS, do
 
 from combee.api.playbook_status import HistoryLine, PlaybookStatus, Trail
+from combee.plan.playbook.authentic import digest_of_text as line_digest
 from combee.plan.playbook.trail import (
     MAX_PENDING,
     FiledLine,
@@ -24,9 +25,6 @@ from combee.plan.playbook.trail import (
     past_others,
     text_of,
     whole,
-)
-from combee.plan.playbook.trail import (
-    digest_of as line_digest,
 )
 
 EVENTS = st.builds(

@@ -9,7 +9,6 @@ after it, or in the status for the last one, is another one then.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from pydantic import ValidationError
 
 from combee import names
 from combee.api.playbook_status import HistoryEntry, HistoryLine, Trail
+from combee.plan.playbook.authentic import digest_of_text
 
 MAX_PENDING = 100
 """The most lines that wait in a status. Where more come while none can be written, the oldest are lost, and
@@ -40,7 +40,7 @@ class FiledLine:
 
     @property
     def digest(self) -> str:
-        return digest_of(self.text)
+        return digest_of_text(self.text)
 
     @property
     def line(self) -> HistoryLine | None:
@@ -56,11 +56,6 @@ def text_of(line: HistoryLine) -> str:
     stay the same when a later release adds a field."""
     fields = line.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return json.dumps(fields, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-
-
-def digest_of(text: str) -> str:
-    """Return the sha256 hex of a line's text."""
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def filed(line: HistoryLine) -> FiledLine:
