@@ -9,7 +9,7 @@ from combee.api.engines import Engine
 from combee.api.run import PromptLearningRun
 from combee.errors import ManifestError
 from combee.objects.addresses import PORT, answers_of, engine_name, shared_digest
-from combee.objects.allowed import refused
+from combee.objects.allowed import refused_parts
 from combee.objects.arguments import check_arguments
 from combee.objects.engine_pods import copy_pod, fetches, prefetch_pod, server_pod
 from combee.objects.jobs import queue_labels
@@ -202,12 +202,13 @@ def _path(index: int) -> str:
 
 
 def check_run(run: PromptLearningRun, settings: Settings, *, started: bool = False) -> None:
-    """Raise ManifestError for what every cluster refuses of a run, and for an engine's image or argument that
-    is not allowed here. Making the objects would raise the same of templates and images, but too late.
+    """Raise ManifestError for what a run's templates and engines ask for and may not, and for an engine's
+    image or argument that is not allowed here. Making the objects would raise the same of templates and
+    images, but too late.
 
     Of a run that has ``started`` arguments are not asked again: they cannot change any more, and an upgrade
     with another list must not leave its engines with nobody to take them down."""
-    for error in refused(run):
+    for error in refused_parts(run.spec):
         raise error
     for index, engine in enumerate(run.spec.engines):
         if engine.vllm is not None:
