@@ -11,13 +11,14 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_gateway_room import Held
 
 from combee.gateway.metrics import Metrics
 from combee.gateway.proxy import Gateway
 from combee.gateway.request import MOST_RETRY_SECONDS
 from combee.gateway.room import LATE_SECONDS, LEAST_AT_ONCE, SHARE, Hold, Room, paced
 from combee.gateway.table import NOTHING, Limits, Route, Table
-from combee.gateway.upstream import NoAnswerError, Upstreams
+from combee.gateway.upstream import Upstreams
 from combee.settings import GatewaySettings
 
 TENANTS = "abcde"
@@ -108,18 +109,6 @@ def test_a_loop_that_is_late_with_few_requests_takes_as_many_as_before(taken: in
 def test_one_ingress_has_connections_for_all_places_and_as_many_idle_ones() -> None:
     [variable] = [each for each in fields(GatewaySettings) if each.name == "connections_per_client"]
     assert int(variable.metadata["variable"][2]) >= 2 * Limits().max_in_flight
-
-
-class Held:
-    """An upstream that answers nobody until it is told to, and then breaks off."""
-
-    def __init__(self) -> None:
-        self.came, self.go = asyncio.Semaphore(0), asyncio.Event()
-
-    async def ask(self, *_: object) -> None:
-        self.came.release()
-        await self.go.wait()
-        raise NoAnswerError("told to")
 
 
 async def who(token: str) -> str:
