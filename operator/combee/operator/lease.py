@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -42,6 +42,7 @@ class Fence:
     namespace: str
     holder: str
     clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     _renewed: float = float("-inf")
     _seen: tuple[object, float] = (None, 0.0)
     """the Lease's spec as it was read last, and since when it is as it is."""
@@ -60,12 +61,12 @@ class Fence:
         """Wait until this operator holds the Lease: at once when it is free, given up or its own, else until
         nobody renewed it for its whole duration."""
         while not await self._try():  # noqa: ASYNC110 - it is another process that gives it up
-            await asyncio.sleep(1.0)
+            await self.sleep(1.0)
 
     async def keep(self) -> None:
         """Renew the Lease until cancelled. A failed renewal is retried, and meanwhile the fence may close."""
         while True:
-            await asyncio.sleep(RENEW_SECONDS)
+            await self.sleep(RENEW_SECONDS)
             try:
                 if not await self._try():
                     log.error("another operator took the Lease; nothing is written until it is free again")

@@ -97,7 +97,7 @@ async def test_nothing_is_deleted_while_an_operator_holds_its_lease(monkeypatch:
             held["spec"]["holderIdentity"] = ""
         await turn(0)
 
-    monkeypatch.setattr("combee.operator.lease.asyncio.sleep", sleep)
+    monkeypatch.setattr(cleanup, "Fence", functools.partial(lease.Fence, sleep=sleep))
     await cleanup.clean(kube, EVERYWHERE)  # type: ignore[arg-type]
     assert looks[:3] == [before] * 3 and kube.names() < before
 
@@ -111,8 +111,7 @@ async def test_an_operator_that_is_gone_without_a_word_is_not_waited_for_longer_
         now[0] += seconds
         await turn(0)
 
-    monkeypatch.setattr("combee.operator.lease.asyncio.sleep", sleep)
-    monkeypatch.setattr(cleanup, "Fence", functools.partial(lease.Fence, clock=lambda: now[0]))
+    monkeypatch.setattr(cleanup, "Fence", functools.partial(lease.Fence, clock=lambda: now[0], sleep=sleep))
     await cleanup.clean(kube, EVERYWHERE)  # type: ignore[arg-type]
     assert lease.DURATION_SECONDS < now[0] < lease.DURATION_SECONDS + 30
     assert kube.names("Lease", "Job") == {"theirs-Job-team", "theirs-Job-other"}
