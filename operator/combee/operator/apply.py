@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from combee import names
 from combee.api.run import PromptLearningRun
@@ -82,11 +81,18 @@ class Executor:
     async def _give_pods(
         self, plan: ClusterPlan, run: PromptLearningRun, owner: Owner, settings: Settings
     ) -> None:
-        """Make what pods use and no step makes, where it is gone or was never there."""
+        """Make what pods use and no step makes, where it is gone or was never there. A run may be in trouble
+        for days: what is there is only read, and no object is posted in vain."""
         for body in account_objects(owner.namespace, settings):
-            await self.kube.create(body)
+            if await self._existing(body) is None:
+                await self.kube.create(body)
         if plan.jobs:
-            await self._ensure(run_config(run, owner), owner)
+            config_map = run_config(run, owner)
+            existing = await self._existing(config_map)
+            if existing is None:
+                await self._ensure(config_map, owner)
+            else:
+                _check_owner(existing, owner)
 
     async def _start(
         self,
@@ -156,12 +162,12 @@ class Executor:
             if engine_seen is not None:
                 await leave(self.kube, object_name, owner)
         elif shared and (engine_seen is None or not engine_seen.reachable):
-            await self._join(run, owner, index, settings)
+            await self._join(run, owner, index, settings, seen)
         elif wish.remove:
             await self.kube.delete("Deployment", owner.namespace, object_name)
             await self.kube.delete("Service", owner.namespace, object_name)
         elif engine_seen is None and wish.replicas:
-            if await self._weights_are_there(run, owner, index, settings):
+            if await self._weights_are_there(run, owner, index, settings, seen):
                 for body in engine_objects(run, owner, index, settings):
                     await self._ensure(body, owner)
         elif engine_seen is not None and engine_seen.replicas != wish.replicas:
@@ -173,17 +179,19 @@ class Executor:
                 part="scale",
             )
 
-    async def _join(self, run: PromptLearningRun, owner: Owner, index: int, settings: Settings) -> None:
+    async def _join(
+        self, run: PromptLearningRun, owner: Owner, index: int, settings: Settings, seen: Seen
+    ) -> None:
         engine = SharedEngine(
             engine_deployment(run, owner, index, settings),
             partial(engine_service, run, owner, index, settings),
         )
-        weights = partial(self._weights_are_there, run, owner, index, settings)
+        weights = partial(self._weights_are_there, run, owner, index, settings, seen)
         for kind in await join(self.kube, engine, owner, weights):
             self.made(kind)
 
     async def _weights_are_there(
-        self, run: PromptLearningRun, owner: Owner, index: int, settings: Settings
+        self, run: PromptLearningRun, owner: Owner, index: int, settings: Settings, seen: Seen
     ) -> bool:
         """Return whether the servers may start. With a model cache a Job fetches the weights into it
         first."""
@@ -193,6 +201,8 @@ class Executor:
             claim = await self.kube.get("PersistentVolumeClaim", owner.namespace, name)
             if claim is not None:
                 check_model_cache(engine, claim["spec"].get("accessModes", ()), index)
+        if engine.name in seen.fetching:
+            return False
         body = prefetch_job(run, owner, index, settings)
         if body is None:
             return True
@@ -207,18 +217,34 @@ class Executor:
         if created is not None:
             self.made(body["kind"])
             return created
-        kind, name = body["kind"], body["metadata"]["name"]
-        existing: dict[str, Any] | None = await self.kube.get(kind, owner.namespace, name)
-        if existing is None or "deletionTimestamp" in existing["metadata"]:
-            raise ChangedError("an earlier one is being deleted", where=f"{kind} {name}", status=409)
-        if not owned(existing, owner):
-            raise ClusterError(
-                "an object of this name is there that was not made for this run",
-                where=f"{kind} {owner.namespace}/{name}",
-                fix="Delete or rename it",
-                status=409,
-            )
+        existing = await self._existing(body)
+        if existing is None:
+            raise _going(body)
+        _check_owner(existing, owner)
         return existing
+
+    async def _existing(self, body: Object) -> Object | None:
+        meta = body["metadata"]
+        return await self.kube.get(body["kind"], meta["namespace"], meta["name"])
+
+
+def _check_owner(existing: Object, owner: Owner) -> None:
+    """Raise ClusterError for an object that is being deleted or was not made for this very run."""
+    if "deletionTimestamp" in existing["metadata"]:
+        raise _going(existing)
+    if not owned(existing, owner):
+        raise ClusterError(
+            "an object of this name is there that was not made for this run",
+            where=f"{existing['kind']} {owner.namespace}/{existing['metadata']['name']}",
+            fix="Delete or rename it",
+            status=409,
+        )
+
+
+def _going(body: Object) -> ChangedError:
+    return ChangedError(
+        "an earlier one is being deleted", where=f"{body['kind']} {body['metadata']['name']}", status=409
+    )
 
 
 def _pods_lack(plan: ClusterPlan, seen: Seen) -> bool:

@@ -12,6 +12,7 @@ from chart_tools import NAMESPACE, REPOSITORY, WAYS, objects
 
 from combee import names
 from combee.generate.crd import CHART_FOLDER, FOLDER, files
+from combee.objects.accounts import account_objects
 from combee.objects.types import Settings
 
 ROLES = ("Role", "ClusterRole")
@@ -53,6 +54,17 @@ def test_publish_may_make_and_read_configmaps_only(way: str) -> None:
     assert found
     for role in found:
         assert role["rules"] == [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "get"]}]
+
+
+def test_accounts_that_the_operator_makes_it_may_look_for_and_no_others() -> None:
+    (role,) = (one for one in _roles("default") if one["metadata"]["name"] == f"combee-operator-{NAMESPACE}")
+    settings = Settings(worker_image="worker:1", make_accounts=True)
+    made = account_objects("team-a", settings)
+    for resource, kind in (("serviceaccounts", "ServiceAccount"), ("rolebindings", "RoleBinding")):
+        rules = [rule for rule in role["rules"] if resource in rule["resources"]]
+        (looked_for,) = (rule["resourceNames"] for rule in rules if rule["verbs"] == ["get"])
+        assert looked_for == [one["metadata"]["name"] for one in made if one["kind"] == kind]
+        assert [rule["verbs"] for rule in rules if "resourceNames" not in rule] == [["create"]]
 
 
 @pytest.mark.parametrize("way", WAYS)

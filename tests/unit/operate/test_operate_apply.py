@@ -61,6 +61,52 @@ async def test_what_was_deleted_under_a_job_is_made_again_once_its_pods_do_not_c
     assert await follow(kube, executor, seen(TROUBLE)) == USED
 
 
+class Counting(FakeKube):
+    """Keeps what it was asked to make."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.posted: list[str] = []
+
+    async def create(self, body: Object) -> Object | None:
+        self.posted.append(f"{body['kind']}/{body['metadata']['name']}")
+        return await super().create(body)
+
+
+async def test_a_run_that_waits_for_days_posts_only_what_is_gone() -> None:
+    kube = Counting()
+    executor = Executor(kube)  # type: ignore[arg-type]
+    await follow(kube, executor, Seen(now=NOW))
+    kube.posted.clear()
+    await follow(kube, executor, seen(TROUBLE))
+    assert kube.posted == []
+    del kube.of("ServiceAccount")["combee-worker"]
+    await follow(kube, executor, seen(TROUBLE))
+    assert kube.posted == ["ServiceAccount/combee-worker"]
+
+
+async def test_a_run_whose_weights_are_being_fetched_posts_nothing() -> None:
+    kube, cache = Counting(), {"modelCache": {"claimName": "models"}}
+    run = run_with({**ENGINE, "vllm": {**ENGINE["vllm"], **cache}, "shared": None})
+    plan = ClusterPlan(Memory(), engines={"main": EngineWish(1)})
+    settings = Settings(worker_image="worker:1", vllm_image="vllm:1")
+    for fetching in ({}, {"main": Trouble("Starting", "its weights are being fetched")}):
+        facts = Seen(now=NOW, fetching=fetching)
+        await Executor(kube).follow(plan, run, OWNER, settings, facts)  # type: ignore[arg-type]
+    assert kube.posted == ["Job/formula-3fa9c1d2-e0-fetch"]
+
+
+async def test_a_config_map_of_the_runs_name_that_is_not_its_own_is_not_mounted() -> None:
+    kube = FakeKube()
+    kube.of("ConfigMap")["formula-3fa9c1d2-run"] = {
+        "kind": "ConfigMap",
+        "metadata": {"name": "formula-3fa9c1d2-run"},
+    }
+    with pytest.raises(ClusterError, match="not made for this run"):
+        await follow(kube, Executor(kube), Seen(now=NOW))  # type: ignore[arg-type]
+    assert not kube.of("Job")
+
+
 async def test_nothing_is_asked_for_while_pods_come_up() -> None:
     kube = FakeKube()
     executor = Executor(kube)  # type: ignore[arg-type]
