@@ -1,10 +1,10 @@
 """The operator's Lease: only its holder may write, and only while it surely still holds it.
 
-One replica runs at a time (the Deployment is of type Recreate), but a node that lost its network
-may still run an operator that was replaced. The fence is asked before every write, and refuses as
-soon as another operator *could* have taken the Lease, by the operator's own monotonic clock. Another's
-Lease has run out once it stood unchanged for its whole duration by that clock, as client-go judges it: the
-times that are written in it come from another machine, whose clock may be wrong.
+Of several replicas one holds it and the others stand by. A node that lost its network may still run an
+operator whose Lease another has taken. So the fence is asked before every write, and refuses as soon as
+another operator *could* have taken the Lease, by the operator's own monotonic clock. Another's Lease has run
+out once it stood unchanged for its whole duration by that clock, as client-go judges it: the times that are
+written in it come from another machine, whose clock may be wrong.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Fence:
     async def acquire(self) -> None:
         """Wait until this operator holds the Lease: at once when it is free, given up or its own, else until
         nobody renewed it for its whole duration."""
-        while not await self._try():  # noqa: ASYNC110 - it is another process that gives it up
+        while not await self._try():
             await self.sleep(1.0)
 
     async def keep(self) -> None:
