@@ -46,8 +46,8 @@ class Observer:
 
     kube: Kube
     complaints: Complaints
-    _summaries: dict[str, StepSummary] = field(default_factory=dict)
-    """uid of a finished Job -> what its pod left."""
+    _summaries: dict[str, tuple[StepSummary, int]] = field(default_factory=dict)
+    """uid of a finished Job -> what its pod left, and how many bytes it could."""
 
     async def see(
         self, run: Run, owner: Owner, memory: Memory, settings: Settings, *, suspend: bool, now: float
@@ -92,9 +92,9 @@ class Observer:
             job = replace(job, evicted=True)
         one_pod = job.completions == 1 and not kind_of(job.kind).sharded
         if one_pod and (job.complete or at_rest(raw)):
-            summary = await self._summary(raw)
-            if summary is not None:
-                return job_seen(raw, summary=summary)
+            left = await self._left(raw)
+            if left is not None:
+                return replace(job_seen(raw, summary=left[0]), message_bytes=left[1])
             if job.complete:
                 return replace(job, message_bytes=message_bytes(await self._pods(raw)))
         if job.live and job.held and age(raw, now) > PATIENCE_SECONDS:
@@ -135,17 +135,20 @@ class Observer:
             name, ended.get("Failed"), await self._trouble(raw, await self._pods(raw)) if late else None
         )
 
-    async def _summary(self, job: Object) -> StepSummary | None:
+    async def _left(self, job: Object) -> tuple[StepSummary, int] | None:
         uid = job["metadata"]["uid"]
         if uid not in self._summaries:
             # What a pod said when it ended does not change: a late answer that has it will do, and is cheap.
             # After a start this is asked for every run at once.
-            summary = result_of(await self._pods(job, cached=True)) or result_of(await self._pods(job))
+            pods = await self._pods(job, cached=True)
+            if result_of(pods) is None:
+                pods = await self._pods(job)
+            summary = result_of(pods)
             if summary is None:
                 return None
             if len(self._summaries) >= MAX_REMEMBERED:
                 self._summaries.pop(next(iter(self._summaries)))
-            self._summaries[uid] = summary
+            self._summaries[uid] = summary, message_bytes(pods)
         return self._summaries[uid]
 
     async def _pods(self, job: Object, *, cached: bool = False) -> list[Object]:

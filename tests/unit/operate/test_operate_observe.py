@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -92,16 +91,17 @@ async def test_what_a_failed_pod_left_is_no_result() -> None:
 
 
 @pytest.mark.parametrize(("sidecars", "kept"), [(0, 2048), (5, 2048), (6, 1755), (11, 1024)])
-async def test_what_a_pod_could_leave_beside_its_sidecars_is_told_where_its_result_was_cut(
-    sidecars: int, kept: int
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "cut"])
+async def test_what_a_pod_could_leave_beside_its_sidecars_is_told(
+    sidecars: int, kept: int, whole: bool
 ) -> None:
-    cut = pod(replace(SAID, message="a longer one"))
-    worker = cut["status"]["containerStatuses"][0]["state"]["terminated"]
-    worker["message"] = worker["message"][:60]
-    cut["spec"] = {"initContainers": [{}] * min(1, sidecars), "containers": [{}] * max(1, sidecars)}
+    ended = pod(SAID)
+    worker = ended["status"]["containerStatuses"][0]["state"]["terminated"]
+    worker["message"] = worker["message"] if whole else worker["message"][:60]
+    ended["spec"] = {"initContainers": [{}] * min(1, sidecars), "containers": [{}] * max(1, sidecars)}
     over = job(succeeded=1, conditions=[{"type": "Complete", "status": "True"}])
-    seen = await see(Cluster(over, cut))
-    assert (seen.summary, seen.complete, seen.message_bytes) == (None, True, kept)
+    seen = await see(Cluster(over, ended))
+    assert (seen.summary, seen.complete, seen.message_bytes) == (SAID if whole else None, True, kept)
 
 
 @pytest.mark.parametrize(("code", "result"), [(0, SAID), (1, None)])

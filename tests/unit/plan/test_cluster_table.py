@@ -110,6 +110,14 @@ def test_a_step_whose_result_was_cut_is_told_how_much_its_pod_may_leave() -> Non
     assert "summaryBytes" not in wish.step.params
 
 
+def test_what_a_pod_may_leave_is_known_after_its_job_is_gone() -> None:
+    """A map may take longer than a finished Job stays."""
+    got = ask(RunState(), done("profile", message_bytes=1755), plans={})
+    later = Memory.from_status(got.memory.to_status())
+    (wish,) = ask(later, plans={0: plan()}).jobs
+    assert wish.name.endswith("map-a0") and wish.step.params["summaryBytes"] == 1755
+
+
 def test_profile_leads_to_a_frozen_plan() -> None:
     got = ask(RunState(), done("profile"), plans={})
     assert got.freeze is not None and got.freeze.iteration == 0

@@ -59,7 +59,8 @@ class Wanted:
 
 def look_after(memory: Memory, seen: Seen) -> Upkeep:
     """Read finished Jobs, and give a next attempt to those that yielded, failed or left nothing."""
-    memory = _caught_up(memory, seen)
+    fewest = min(memory.message_bytes, *(job.message_bytes for job in seen.jobs.values()), MAX_SUMMARY_BYTES)
+    memory = replace(_caught_up(memory, seen), message_bytes=fewest)
     jobs = sorted(seen.jobs.values(), key=lambda job: (job.iteration, job.name))
     counting = [job for job in jobs if not _past(memory, job)]
     summaries = {job.step: summary for job in counting if (summary := _result_of(job)) is not None}
@@ -268,10 +269,8 @@ def _equipped(step: Step, spec: RunSpec, memory: Memory, seen: Seen, *, early: b
         params["gpus"] = gpus_charged(spec, memory, kind)
     if (calls := calls_at_once(spec, seen, set(kind.roles).difference(state.unasked))) is not None:
         params["concurrency"] = calls
-    # Sidecars that the cluster adds are seen only in a pod that is there.
-    share = min((job.message_bytes for job in seen.jobs.values()), default=MAX_SUMMARY_BYTES)
-    if share < MAX_SUMMARY_BYTES:
-        params["summaryBytes"] = share
+    if memory.message_bytes < MAX_SUMMARY_BYTES:
+        params["summaryBytes"] = memory.message_bytes
     if early:
         params["waitSeconds"] = spec.workers.wait_seconds
     return replace(step, params=params)

@@ -17,7 +17,7 @@ from combee.errors import BugError
 from combee.plan.cluster.hardware import EngineGpus
 from combee.plan.observed import Observed
 from combee.plan.state import RunState
-from combee.plan.types import Clocks
+from combee.plan.types import MAX_SUMMARY_BYTES, Clocks
 
 MEMORY_VERSION = 1
 PHASES = ("Profiling", "Learning", "Evaluating", "Publishing", "Complete")
@@ -100,6 +100,9 @@ class Memory:
     """unsettled steps that are not placed early any more."""
     admitted: tuple[str, ...] = ()
     """live Jobs that a queue let go, or that no queue held: one that is held again was taken back."""
+    message_bytes: int = MAX_SUMMARY_BYTES
+    """the fewest bytes that a pod of the run could leave: sidecars that the cluster adds are seen only in
+    pods that are there."""
     unplaced_since: float = 0.0
     idle_since: float = 0.0
     """since when no step's pod is at work."""
@@ -242,6 +245,7 @@ def _invariants(memory: Memory) -> Iterator[tuple[bool, str]]:
     counted = (*memory.attempts.values(), *memory.failures.values(), *memory.lost.values())
     yield all(0 <= number < MAX_ATTEMPTS for number in counted), "attempts: a number cannot be"
     yield all(users > 0 for users in memory.engine_users.values()), "engine_users: a number cannot be"
+    yield 0 < memory.message_bytes <= MAX_SUMMARY_BYTES, "message_bytes: a number cannot be"
     spans = (memory.started, memory.ended, memory.active_since, memory.active_seconds, memory.gpu_seconds)
     halves = (memory.halfway_since, memory.let_go_until)
     times = (*spans, *halves, memory.unplaced_since, memory.idle_since, *memory.engines_since.values())

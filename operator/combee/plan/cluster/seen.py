@@ -57,7 +57,7 @@ class JobSeen:
     """what the pod of a one-pod Job left when it ended; None when it left nothing that can be read."""
     trouble: Trouble | None = None
     message_bytes: int = MAX_SUMMARY_BYTES
-    """how many bytes its pod could leave, where it ended and left nothing that can be read."""
+    """how many bytes its pod could leave, where it ended: beside many sidecars fewer than else."""
 
     @property
     def placed(self) -> bool:
