@@ -13,7 +13,8 @@ CombeeError
 │       └── DamagedError        a file of it is not what was written, or is gone
 ├── EndpointError           a model endpoint said no for good (wrong key, unknown model, a 400)
 │   ├── ContextLengthError  the request is longer than the model's context
-│   ├── VerdictError        an evaluator answers, but with no verdict
+│   ├── VerdictError        an evaluator or a referee answers, but with no verdict
+│   │   └── ProxyVerdictError   so does an evaluator's proxy
 │   └── UnreachableError    nobody answers at the address (a pod tries again, a laptop's user mends it)
 ├── RolloutError            a task in a container misbehaved on one example; ``code`` says how
 ├── TransientError          worth another try later (429, 5xx, reset, deadline)
@@ -126,6 +127,12 @@ class VerdictError(EndpointError):
     """An evaluator or a referee answered, and its answer holds no verdict."""
 
     code = "NoVerdict"
+
+
+class ProxyVerdictError(VerdictError):
+    """The evaluator's proxy answered, and its answer holds no verdict."""
+
+    code = "NoProxyVerdict"
 
 
 class UnreachableError(EndpointError):

@@ -82,9 +82,10 @@ class Reason(StrEnum):
     HELD_OUT_TOO_SMALL = "HeldOutTooSmall"
     """heldOut can never show the gain aimed for."""
     EVALUATOR_NOT_CALIBRATED = "EvaluatorNotCalibrated"
-    """the evaluator orders answers otherwise than people or the referee do."""
+    """the evaluator orders answers otherwise than people or the referee do; or it, or the referee, gives no
+    verdicts."""
     PROXY_NOT_CALIBRATED = "ProxyNotCalibrated"
-    """the evaluator's proxy orders answers otherwise than the evaluator does."""
+    """the evaluator's proxy orders answers otherwise than the evaluator does, or gives no verdicts."""
     CALIBRATED = "Calibrated"
     """it orders them as they do."""
     WITHIN_CEILING = "WithinCeiling"

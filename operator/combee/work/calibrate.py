@@ -13,7 +13,7 @@ from combee.errors import CombeeError, EndpointError, ManifestError, VerdictErro
 from combee.records import Example, Labelled, Shown, Trajectory
 from combee.work.asker import LOSSES, Asker
 from combee.work.context import WorkContext
-from combee.work.evaluator import NO_VERDICT, REFEREE, ROLE, verdict_on
+from combee.work.evaluator import REFEREE, ROLE, no_verdict, verdict_on
 from combee.work.pool import pooled
 from combee.work.rollouts import MAX_LOST_SHARE, rollout
 
@@ -93,11 +93,8 @@ def pairs_of(made: Sequence[_Pair | CombeeError], role: str) -> list[_Pair]:
     if len(lost) > MAX_LOST_SHARE * len(made):
         without = [one for one in lost if isinstance(one, VerdictError)]
         if 2 * len(without) > len(lost):
-            raise VerdictError(
-                f"{len(without)} of {len(made)} answers in the calibration cannot be used: {without[0].what}",
-                where=f"spec.models.{role}",
-                fix=NO_VERDICT,
-            )
+            share = f"{len(without)} of {len(made)} answers in the calibration cannot be used"
+            raise no_verdict(role, f"{share}: {without[0].what}")
         raise EndpointError(
             f"{len(lost)} of {len(made)} verdicts of the calibration came to nothing: {lost[0].what}",
             where=f"spec.models.{role}",

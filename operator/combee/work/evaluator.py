@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from combee.api.metric import Rubric
-from combee.errors import BugError, VerdictError
+from combee.errors import BugError, ProxyVerdictError, VerdictError
 from combee.methods.judging import Verdict, criteria_order, judge_prompt, parse_rubric, parse_verdict
 from combee.methods.protocol import ParseError
 from combee.records import Example, Score
@@ -64,11 +64,13 @@ async def verdict_on(
             anew=_why_anew(context) if role == ROLE else "",
         )
     except ParseError as error:
-        raise VerdictError(
-            f"the {role} gave no verdict: {error.what}",
-            where=f"spec.models.{role}",
-            fix=NO_VERDICT,
-        ) from error
+        raise no_verdict(role, f"the {role} gave no verdict: {error.what}") from error
+
+
+def no_verdict(role: str, what: str) -> VerdictError:
+    """Return the error of a model whose answers hold no verdict."""
+    kind = ProxyVerdictError if role == PROXY else VerdictError
+    return kind(what, where=f"spec.models.{role}", fix=NO_VERDICT)
 
 
 async def ask_verdict(

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field, replace
 
 from combee.algo.clusters import by_cluster
 from combee.algo.tokens import estimate_tokens
-from combee.errors import CombeeError, ContextLengthError, RolloutError, TransientError, VerdictError
+from combee.errors import (
+    CombeeError,
+    ContextLengthError,
+    ProxyVerdictError,
+    RolloutError,
+    TransientError,
+    VerdictError,
+)
 from combee.methods.protocol import CutError, ParseError, RolloutReply
 from combee.methods.verification import Known
 from combee.records import Example, Shown, Trajectory, trajectory_id
@@ -15,7 +22,7 @@ from combee.tasks.container import remedy
 from combee.tasks.traces import trajectories
 from combee.work.asker import LOSSES, Asker
 from combee.work.context import WorkContext
-from combee.work.evaluator import NO_VERDICT, score_of
+from combee.work.evaluator import PROXY, ROLE, no_verdict, score_of
 from combee.work.pool import pooled
 
 __all__ = [
@@ -95,6 +102,7 @@ MAX_LOST_SHARE = 0.5
 """A step of which a larger share got no answer has a bad day and says nothing: it fails."""
 _OF_THE_MODEL = (ParseError.code, CutError.code)
 """Answers that cannot be used are the model's own, and count as wrong: a weak model is no bad day."""
+_WITHOUT_VERDICT = {VerdictError.code: ROLE, ProxyVerdictError.code: PROXY}
 _ADVICE = {
     TransientError.code: "See whether the endpoint is healthy",
     ContextLengthError.code: "Make room in the context: lower method.renderTokenBudget, "
@@ -105,16 +113,13 @@ _ADVICE = {
 def refuse_a_bad_day(errors: Sequence[str], what: str, where: str) -> None:
     """Raise TransientError when most of ``errors``, the error code of each of the step's ``what`` (or empty),
     are not the model's own, with the advice for the most frequent of them; VerdictError where that is an
-    evaluator's answer without a verdict, which another try would bring again."""
+    answer of whoever scores without a verdict, which another try would bring again."""
     lost = [code for code in errors if code and code not in _OF_THE_MODEL]
     if len(lost) > MAX_LOST_SHARE * len(errors):
         code = max(lost, key=lost.count)
-        if code == VerdictError.code:
-            raise VerdictError(
-                f"{lost.count(code)} of {len(errors)} {what} have no score: the evaluator gave no verdict",
-                where=where,
-                fix=NO_VERDICT,
-            )
+        if (role := _WITHOUT_VERDICT.get(code)) is not None:
+            share = f"{where}: {lost.count(code)} of {len(errors)} {what} have no score"
+            raise no_verdict(role, f"{share}: the {role} gave no verdict")
         fix = remedy(code) or _ADVICE.get(code, _ADVICE[TransientError.code])
         raise TransientError(
             f"{len(lost)} of {len(errors)} {what} got no answer ({code})",

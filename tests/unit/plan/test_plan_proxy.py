@@ -31,7 +31,7 @@ from combee.plan.calibrated import who_scores
 from combee.plan.cluster.decide import decide_cluster
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import EngineSeen
-from combee.plan.cluster.standing import End, proxied, standing
+from combee.plan.cluster.standing import End, calibrated, proxied, standing
 from combee.plan.decide import Identity, Plan, decide
 from combee.plan.preview import DataShape, preview
 from combee.plan.spending import closing_cost, tokens_a_rollout
@@ -102,6 +102,25 @@ def test_a_refuted_proxy_ends_the_run_with_nothing_learned() -> None:
     assert got.outcome is not None and got.outcome.name == "Failed" and not got.start
     assert got.outcome.reason.startswith("ProxyNotCalibrated: the proxy does not order answers as the ")
     assert "below 0.7" in got.outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "evaluated", "by_proxy"),
+    [
+        ("NoVerdict", Reason.EVALUATOR_NOT_CALIBRATED, "False", "Unknown"),
+        ("NoProxyVerdict", Reason.PROXY_NOT_CALIBRATED, "Unknown", "False"),
+    ],
+)
+def test_of_evaluator_and_proxy_the_one_without_verdicts_is_named(
+    code: str, reason: Reason, evaluated: str, by_proxy: str
+) -> None:
+    said = summary("profile", outputs={}, scores={}, error=code, message="nothing but line breaks")
+    run, facts = run_of(**BOUNDED), seen(done("profile", summary=said), engines=ENGINES)
+    got = decide_cluster(run, memory(engines_since=HELD), facts)
+    end = standing(got.memory, got, facts)
+    assert (end.phase, end.reason, end.message) == (Phase.FAILED, reason, "nothing but line breaks")
+    assert calibrated(got.memory, end)[0] == evaluated
+    assert proxied(run.spec, got.memory, end)[0] == by_proxy
 
 
 def test_plans_of_a_run_that_another_model_scored_are_not_obeyed() -> None:

@@ -91,11 +91,15 @@ async def test_answers_that_cannot_be_read_are_the_models_own(tmp_path: Path) ->
     assert set(scores.values()) == {0.0} and len(scores) == 10
 
 
-def test_an_evaluator_without_verdicts_is_no_bad_day() -> None:
-    errors = ["NoVerdict"] * 5 + ["Transient"] * 2 + [""] * 3
-    with pytest.raises(VerdictError, match="5 of 10 rollouts have no score: the evaluator gave no verdict"):
+@pytest.mark.parametrize(("code", "role"), [("NoVerdict", "evaluator"), ("NoProxyVerdict", "proxy")])
+def test_who_scores_without_verdicts_is_no_bad_day(code: str, role: str) -> None:
+    errors = [code] * 5 + ["Transient"] * 2 + [""] * 3
+    with pytest.raises(
+        VerdictError, match=f"5 of 10 rollouts have no score: the {role} gave no verdict"
+    ) as caught:
         refuse_a_bad_day(errors, "rollouts", "profile")
-    refuse_a_bad_day(["NoVerdict"] * 5 + [""] * 5, "rollouts", "profile")
+    assert (caught.value.code, caught.value.where) == (code, f"spec.models.{role}")
+    refuse_a_bad_day([code] * 5 + [""] * 5, "rollouts", "profile")
 
 
 def test_the_advice_is_for_what_happened_most() -> None:

@@ -12,7 +12,8 @@ from test_work_evaluator import SPEC, TASK, Asked, answered, number_in
 
 from combee.algo.calibration import PROXY, Calibration, read_figures
 from combee.api.metric import Ceiling
-from combee.errors import EndpointError, TransientError
+from combee.errors import EndpointError, ProxyVerdictError, TransientError
+from combee.methods.protocol import ParseError
 from combee.plan.state import VERDICT_COST
 from combee.records import Prompt
 from combee.work.asker import CallRow
@@ -102,6 +103,17 @@ def test_most_of_its_verdicts_lost_are_its_endpoints_fault() -> None:
         raise TransientError("no answer (503)")
 
     with pytest.raises(EndpointError, match="60 of 60 verdicts") as caught:
+        bounded([row(0, 1001)], says)
+    assert caught.value.where == "spec.models.proxy"
+
+
+def test_a_proxy_whose_replies_hold_no_verdict_is_named() -> None:
+    def says(_: str, prompt: Prompt) -> tuple[tuple[bool, ...], float]:
+        raise ParseError("it has no field score")
+
+    with pytest.raises(
+        ProxyVerdictError, match=r"60 of 60 .* the proxy gave no verdict: it has no"
+    ) as caught:
         bounded([row(0, 1001)], says)
     assert caught.value.where == "spec.models.proxy"
 

@@ -35,6 +35,7 @@ ERRORS: Mapping[str, Reason] = {
     "HeldOutMoved": R.HELD_OUT_MOVED,
     "EvaluatorNotCalibrated": R.EVALUATOR_NOT_CALIBRATED,
     "NoVerdict": R.EVALUATOR_NOT_CALIBRATED,
+    "NoProxyVerdict": R.PROXY_NOT_CALIBRATED,
     "ProxyNotCalibrated": R.PROXY_NOT_CALIBRATED,
     "Endpoint": R.ENDPOINT_REFUSED,
     "ContextLength": R.ENDPOINT_REFUSED,
