@@ -106,8 +106,6 @@ class Reason(StrEnum):
     """ours."""
     ACCEPTED = "Accepted"
     """the plan is good."""
-    CHECKING = "Checking"
-    """the plan is being checked."""
     RESERVED = "Reserved"
     """the queue admitted the run."""
     NO_QUEUE = "NoQueue"
@@ -201,7 +199,6 @@ TABLE: dict[tuple[ConditionType, Status], tuple[Reason, ...]] = {
     (T.FAILED, "False"): (R.IN_PROGRESS, R.SUSPENDED, *_COMPLETE),
     (T.PLAN_ACCEPTED, "True"): (R.ACCEPTED,),
     (T.PLAN_ACCEPTED, "False"): _REFUSED,
-    (T.PLAN_ACCEPTED, "Unknown"): (R.CHECKING,),
     (T.QUOTA_RESERVED, "True"): (R.RESERVED, R.NO_QUEUE),
     (T.QUOTA_RESERVED, "False"): (R.WAITING_FOR_QUOTA, R.SUSPENDED),
     (T.PODS_PLACED, "True"): (R.PLACED,),

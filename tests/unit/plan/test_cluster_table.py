@@ -22,11 +22,15 @@ from cluster_bench import (
     summary,
 )
 
+from combee.api.status import RunStatus
+from combee.names import LABEL_ITERATION, LABEL_STEP
+from combee.observe.runs import job_seen
 from combee.plan.cluster.decide import ClusterPlan, decide_cluster
 from combee.plan.cluster.engines import EngineWish
 from combee.plan.cluster.jobs import MAX_LOST_RESULTS
 from combee.plan.cluster.memory import Gate, Memory
 from combee.plan.cluster.seen import YIELDED, EngineSeen, JobSeen, Trouble
+from combee.plan.cluster.status import About, run_status
 from combee.plan.state import RunState
 from combee.plan.types import Outcome, StepSummary
 
@@ -53,6 +57,21 @@ def names(got: ClusterPlan) -> list[str]:
 
 def in_i0(got: ClusterPlan) -> str:
     return " ".join(name.removeprefix("i000-") for name in names(got))
+
+
+def test_a_status_tells_of_a_step_since_when_it_is_there_and_how_many_of_its_pods_failed() -> None:
+    made = "2026-01-01T00:00:00Z"
+    labels = {LABEL_STEP: "map", LABEL_ITERATION: "0"}
+    raw = {
+        "metadata": {"name": step("map"), "labels": labels, "creationTimestamp": made},
+        "spec": {"completions": 4},
+        "status": {"ready": 2, "succeeded": 1, "failed": 3},
+    }
+    got = ask(LEARNING, there := job_seen(raw))
+    about = About(run_of().spec, 1, "d", "i", "a", str)
+    (told,) = run_status(about, RunStatus(), got, seen(there)).steps
+    counts = {"shards": 4, "succeeded": 1, "failed": 3}
+    assert told.dump() == {"name": step("map"), "kind": "map", **counts, "since": made}
 
 
 # -- the way there -------------------------------------------------------------------------------------

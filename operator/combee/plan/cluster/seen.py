@@ -35,6 +35,10 @@ class JobSeen:
     ready: int = 0
     """the number of pods at work."""
     succeeded: int = 0
+    replaced: int = 0
+    """the number of pods that failed, in whose place others are made."""
+    since: str = ""
+    """when it was made, as the API writes times."""
     complete: bool = False
     ended: bool = False
     """whether its one pod ended well: the Job will be complete in a second or two."""

@@ -240,4 +240,11 @@ def _gate(memory: Memory) -> GateStatus | None:
 
 
 def _step(job: JobSeen) -> StepStatus:
-    return StepStatus(name=job.name, kind=job.kind, shards=job.completions, succeeded=job.succeeded)
+    return StepStatus(
+        name=job.name,
+        kind=job.kind,
+        shards=job.completions,
+        succeeded=job.succeeded,
+        failed=job.replaced,
+        since=job.since,
+    )
