@@ -93,6 +93,33 @@ def test_a_run_goes_from_the_version_before_to_this_one_and_back(
     assert blob(tmp_path, runs.playbook()).exists(), "the laptop learned another playbook"
 
 
+def test_a_refused_run_is_looked_at_by_the_version_before_once_its_phase_is_one_that_it_knows(
+    cluster: Cluster, namespace: str, before: Path, tmp_path: Path
+) -> None:
+    """The patch is that of docs/install.md."""
+    runs, log = Runs(cluster, namespace), tmp_path / "before.log"
+    pending = '{"status":{"phase":"Pending"}}'
+    assert f"--subresource=status --type=merge -p '{pending}'" in (REPOSITORY / "docs/install.md").read_text()
+
+    def with_a_secret(run: dict[str, Any]) -> None:
+        at_once(run)
+        template = {"spec": {"imagePullSecrets": [{"name": "registry"}]}}
+        run["spec"]["workers"] = {**run["spec"].get("workers", {}), "template": template}
+
+    try:
+        with operating(cluster, namespace, tmp_path / "operator.log", COMBEE_SECRET_POLICY="false"):
+            runs.apply(with_a_secret)
+            eventually("it is refused", lambda: runs.status().get("phase") == "Refused")
+        with earlier(cluster, namespace, before, log):
+            eventually("it cannot be read", lambda: "a tick failed" in log.read_text())
+            assert runs.status()["phase"] == "Refused"
+            patch = ("--subresource=status", "--type=merge", "-p", pending)
+            cluster.kubectl("patch", "plr", "quickstart", *patch, namespace=namespace)
+            eventually("it starts", lambda: runs.status().get("startTime"))
+    finally:
+        apply_crds(cluster)
+
+
 def test_a_run_learns_though_every_tenth_request_is_refused_and_every_watch_breaks_off(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:

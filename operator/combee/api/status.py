@@ -1,8 +1,8 @@
 """``PromptLearningRun.status``: what a run says about itself. Never prompts, data or secrets.
 
 Values are immutable; a reducer makes the next one with ``model_copy(update=...)`` and the helpers
-here, and ``bounded`` keeps its JSON under MAX_STATUS_BYTES. Unknown fields are dropped on reading, so
-that a status written by a newer version can be read.
+here, and ``bounded`` keeps its JSON under MAX_STATUS_BYTES. A status that a newer version wrote can be read:
+fields and conditions that this one does not know are dropped, and a phase is kept as the word it is.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import json
 from enum import StrEnum
 from typing import Any
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, field_validator
 
 from combee.api.common import MAP_BY_TYPE, Model, one_line
-from combee.api.conditions import Condition
+from combee.api.conditions import Condition, ConditionType, Reason
 
 MAX_STATUS_BYTES = 64 * 1024
 MAX_HISTORY = 20
@@ -44,6 +44,14 @@ class Phase(StrEnum):
     def over(self) -> bool:
         """Whether nothing more will happen."""
         return self in _OVER
+
+    @classmethod
+    def _missing_(cls, value: object) -> Phase | None:
+        if not isinstance(value, str):
+            return None
+        word = str.__new__(cls, value)
+        word._name_ = word._value_ = value
+        return word
 
 
 _OVER = frozenset(
@@ -268,6 +276,16 @@ class RunStatus(Part):
     published: str = Field(default="", description="ConfigMap that holds the best artifact.")
     shown: Shown = Field(default_factory=Shown, description="Figures as `kubectl get` shows them.")
     state: dict[str, Any] = Field(default_factory=dict, description="The operator's memory; not for people.")
+
+    @field_validator("conditions", mode="before")
+    @classmethod
+    def _known(cls, conditions: Any) -> Any:
+        types, reasons = set(ConditionType), set(Reason)
+        return [
+            one
+            for one in conditions
+            if not isinstance(one, dict) or (one.get("type") in types and one.get("reason") in reasons)
+        ]
 
 
 def shown(status: RunStatus, rollouts_limit: int | None, money_limit: float | None = None) -> Shown:

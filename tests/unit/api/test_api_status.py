@@ -98,12 +98,14 @@ def test_a_normal_status_is_not_touched_and_survives_a_round_trip() -> None:
 
 
 def test_a_status_of_a_newer_version_is_read() -> None:
-    assert (
-        RunStatus.model_validate(
-            {"phase": "Learning", "novelty": 1, "spend": {"rollouts": 4, "new": 2}}
-        ).spend.rollouts
-        == 4
-    )
+    """By the operator after a rollback, and by a command line that is older than the operator."""
+    ready = {"type": "Ready", "status": "False", "reason": "Learning", "message": "m"}
+    conditions = [{**ready, "type": "Novel"}, ready, {**ready, "type": "Converging", "reason": "Novel"}]
+    new = {"phase": "Dreaming", "novelty": 1, "spend": {"rollouts": 4, "new": 2}, "conditions": conditions}
+    status = RunStatus.model_validate(new)
+    assert (status.phase, status.phase.value, status.phase.over) == ("Dreaming", "Dreaming", False)
+    assert (status.spend.rollouts, [one.type for one in status.conditions]) == (4, ["Ready"])
+    assert status.dump()["phase"] == "Dreaming" and "Dreaming" not in list(Phase)
 
 
 def test_phases_that_are_over() -> None:

@@ -10,9 +10,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
-from combee.api.conditions import ConditionType, Reason
 from combee.api.load import parse_run
 from combee.api.run import PromptLearningRun
 from combee.api.status import RunStatus
@@ -170,18 +168,7 @@ async def find(here: Here, name: str) -> LiveRun:
 
 def found_in(raw: Object) -> LiveRun:
     """Read a run's object."""
-    return LiveRun(raw, RunStatus.model_validate(readable(raw.get("status") or {})))
-
-
-def readable(status: dict[str, Any]) -> dict[str, Any]:
-    """Return a status without the conditions that this version does not know: a newer operator's."""
-    types, reasons = set(ConditionType), set(Reason)
-    kept = [
-        one
-        for one in status.get("conditions", ())
-        if one.get("type") in types and one.get("reason") in reasons
-    ]
-    return {**status, "conditions": kept} if "conditions" in status else status
+    return LiveRun(raw, RunStatus.model_validate(raw.get("status") or {}))
 
 
 def say(text: str) -> None:
