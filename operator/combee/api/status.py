@@ -275,7 +275,10 @@ class RunStatus(Part):
     )
     published: str = Field(default="", description="ConfigMap that holds the best artifact.")
     shown: Shown = Field(default_factory=Shown, description="Figures as `kubectl get` shows them.")
-    state: dict[str, Any] = Field(default_factory=dict, description="The operator's memory; not for people.")
+    state: dict[str, Any] = Field(
+        default_factory=dict,
+        description="The operator's memory, in names of its own; internal, and read by it alone.",
+    )
 
     @field_validator("conditions", mode="before")
     @classmethod

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -11,11 +12,14 @@ from cluster_bench import LEARNING, STOPPED, memory, placed, plan, run_of, seen,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from combee.algo.budget import Spend
+from combee.api.status import RunStatus
 from combee.errors import BugError, CombeeError
 from combee.plan.cluster.decide import ClusterPlan, decide_cluster
-from combee.plan.cluster.memory import Gate, IterationNote, Memory
+from combee.plan.cluster.memory import Gate, IterationNote, Memory, Served, Start
+from combee.plan.cluster.status import About, run_status
 from combee.plan.observed import Observed
-from combee.plan.state import MAX_OBSERVATIONS
+from combee.plan.state import MAX_OBSERVATIONS, Best, DataFacts, RunState
 from combee.plan.types import Outcome, RoleUsage
 
 DIGEST = "f" * 64
@@ -70,6 +74,47 @@ def test_a_memory_of_a_version_that_knew_less_and_one_that_knew_more_are_read() 
     got = Memory.from_status({**raw, "version": 0, "later": 1})
     assert got.run.observations == (Observed(5, 2.0), Observed(10, 3.0), Observed(20, 4.0))
     assert (got.failures, got.lost, got.error) == ({}, {}, "")
+
+
+BEFORE = {
+    Memory: "run started ended active_since active_seconds attempts failures lost in_turn unplaced_since "
+    "idle_since engines_since engine_users gpu_seconds halfway_since let_go_until let_goes "
+    "stopped baseline notes gate test record published error start images services nodes version",
+    RunState: "phase facts iteration epoch offset examples_done evaluated_at artifact baseline_select "
+    "last_select best evaluations_since_best spend usage waves wave_engine observations "
+    "per_example profile_seconds scored_seconds iteration_seconds token_factor load "
+    "load_iterations repeating repeating_examples edit_weights diagnosis calibration stop outcome",
+    DataFacts: "train_rows select_rows gate_rows test_rows digests gate_clusters",
+    Best: "artifact select iteration findings tokens",
+    Gate: "baseline best low high rows discordant",
+    Outcome: "name reason",
+    IterationNote: "iteration epoch batch_size batch_reason seconds calls tokens rollouts artifact train "
+    "select",
+    Spend: "rollouts tokens gpu_seconds wall_clock_seconds money",
+    RoleUsage: "calls hits prompt_tokens completion_tokens cached_tokens lost_tokens",
+    Start: "digest config_map",
+    Served: "url model",
+}
+"""What the version before (761c1caa) reads."""
+
+
+@pytest.mark.parametrize("of", BEFORE)
+def test_the_version_before_finds_what_it_reads_under_its_names(of: Any) -> None:
+    assert set(BEFORE[of].split()) <= {field.name for field in fields(of)}
+
+
+def test_of_a_status_only_the_memory_has_names_of_its_own() -> None:
+    about = About(run_of().spec, 1, "d", "i", "a", lambda at: "2026-01-01T00:00:00Z" if at else "")
+    status = run_status(about, RunStatus(), ClusterPlan(LARGE), seen(placed("map"))).dump()
+    state = status.pop("state")
+    assert "active_since" in state and [name for name in _names(status) if "_" in name] == []
+
+
+def _names(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _names(inner)
 
 
 WRONG = [

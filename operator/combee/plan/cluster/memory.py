@@ -1,7 +1,9 @@
 """What the operator remembers of a run between two ticks: ``status.state``, and nothing else.
 
 It is written with the status in one patch, so it is never behind what the status says. What it does
-not hold is derived from the objects that are there.
+not hold is derived from the objects that are there. Its names are those of the fields here, and not camelCase
+as all others in a status: the version before reads them after a rollback, and a run whose memory an operator
+cannot read stands still.
 """
 
 from __future__ import annotations
