@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
@@ -32,9 +33,9 @@ from combee.methods.ace import AceMethod, ledger
 from combee.plan.decide import Identity
 from combee.plan.state import DataFacts
 from combee.plan.types import Clocks, IterationPlan, StepSummary
-from combee.sim import keyfile, prompts, wire
+from combee.sim import keyfile, params, prompts, wire
 from combee.sim.model import Model
-from combee.sim.params import Law, SimConfig
+from combee.sim.params import Law, SimConfig, TaskLaw
 from combee.tasks.dataset import MAX_ROW_BYTES, Dataset
 from combee.tasks.registry import task_for
 from combee.work.context import WorkContext
@@ -68,6 +69,17 @@ def formula_key() -> dict[str, Any]:
 def simulated(seed: int, law: Law) -> Model:
     """The simulated model of one (seed, law)."""
     return Model([formula_key()], seed=seed, law=law)
+
+
+@contextmanager
+def task_law(law: TaskLaw) -> Iterator[None]:
+    """Have the simulated model answer Formula by ``law`` for a while: all rows of this process ask it."""
+    before = params.TASK_LAWS["formula"]
+    params.TASK_LAWS["formula"] = law
+    try:
+        yield
+    finally:
+        params.TASK_LAWS["formula"] = before
 
 
 @dataclass

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 
 from bench import virtual
 from bench.harness import Row
-from bench.inprocess import executor_of, formula_run, formula_splits, remember_texts, simulated
+from bench.inprocess import executor_of, formula_run, formula_splits, remember_texts, simulated, task_law
 from combee.algo.stats import wilson
 from combee.api.baseline import SerialBaseline
 from combee.api.run import Budget, PromptLearningRun, Stopping
@@ -145,16 +144,6 @@ class Ending(LocalExecutor):
         if plan.state.diagnosis is None or plan.outcome is not None:
             return plan
         return Plan(plan.state, outcome=Outcome("Stopped", "it was diagnosed"))
-
-
-@contextmanager
-def task_law(law: TaskLaw) -> Iterator[None]:
-    """Have the simulated model answer Formula by ``law``."""
-    params.TASK_LAWS["formula"] = law
-    try:
-        yield
-    finally:
-        params.TASK_LAWS["formula"] = FORMULA
 
 
 def run_of(seed: int, rollouts: int | None) -> PromptLearningRun:

@@ -23,6 +23,7 @@ from bench.inprocess import (
     formula_splits,
     remember_texts,
     simulated,
+    task_law,
 )
 from combee.algo.convergence import Headroom
 from combee.plan.diagnosis import WORTH
@@ -126,13 +127,13 @@ def world(seed: int) -> World:
 async def look(seed: int) -> Tried:
     """What playbooks can do in a world, and what the test says of it."""
     one = world(seed)
-    params.TASK_LAWS["formula"] = one.task
-    model, known = simulated(seed, one.law), {}
-    clients = {role: Direct(model, role, known) for role in ("task", "proposer")}
-    run = formula_run("headroom", size=1, seed=seed, aggregation={"strategy": "Sequential"})
-    context = executor_of(run, formula_splits(), clients).context
-    found = await headroom_of(context, context.asker(), context.method.empty(), WORTH)
-    return Tried(one.kind, await gain_of_all(context, model, seed, one.law), found)
+    with task_law(one.task):
+        model, known = simulated(seed, one.law), {}
+        clients = {role: Direct(model, role, known) for role in ("task", "proposer")}
+        run = formula_run("headroom", size=1, seed=seed, aggregation={"strategy": "Sequential"})
+        context = executor_of(run, formula_splits(), clients).context
+        found = await headroom_of(context, context.asker(), context.method.empty(), WORTH)
+        return Tried(one.kind, await gain_of_all(context, model, seed, one.law), found)
 
 
 async def gain_of_all(context: WorkContext, model: Model, seed: int, law: Law) -> float:
