@@ -251,3 +251,30 @@ def test_no_two_modules_of_tests_have_one_name() -> None:
     names = Counter(path.name for path in PACKAGE.parents[1].glob("tests/**/*.py"))
     del names["conftest.py"]
     assert [name for name, count in names.items() if count > 1] == []
+
+
+WAITS = {"asyncio", "random", "select", "selectors", "signal", "socket", "threading", "time"}
+"""Modules by which everything in a process waits and draws, servers that other tests started among it."""
+
+
+def replaced_for_all(tree: ast.AST) -> list[str]:
+    """Return what a test replaces in one of WAITS, through whatever module it names it."""
+    replaced = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "setattr":
+            where, *rest = node.args
+            place = where.value if isinstance(where, ast.Constant) else ast.unparse(where)
+            what = [one.value for one in rest[:1] if isinstance(one, ast.Constant)]
+            replaced.append(".".join(map(str, [place, *what])))
+    return [name for name in replaced if WAITS & set(name.split(".")[:-1])]
+
+
+def test_no_test_replaces_what_servers_of_other_tests_wait_by() -> None:
+    sleep = ast.parse("""monkeypatch.setattr("combee.operator.lease.asyncio.sleep", s)""")
+    now = ast.parse("""patch.setattr(time, "monotonic", s); patch.setattr(lease, "time", s)""")
+    assert replaced_for_all(sleep) == ["combee.operator.lease.asyncio.sleep"]
+    assert replaced_for_all(now) == ["time.monotonic"]
+    tests = PACKAGE.parents[1].glob("tests/**/*.py")
+    wrong = {(path.name, name) for path in tests for name in replaced_for_all(ast.parse(path.read_text()))}
+    # No server starts a process.
+    assert wrong == {("test_compare.py", "asyncio.create_subprocess_exec")}

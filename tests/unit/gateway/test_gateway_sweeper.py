@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import signal
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -233,8 +235,16 @@ def test_its_job_wakes_who_keeps_the_namespace_also_where_no_playbook_is_left() 
     assert woken == ["team-a"]
 
 
+@pytest.fixture
+def pod() -> Iterator[Callable[[], int]]:
+    """The pod's program in this process, which hears SIGTERM afterwards as it did before."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield lambda: main(["sweep"])
+    signal.signal(signal.SIGTERM, before)
+
+
 def test_the_pod_deletes_what_is_over_and_the_statement_with_the_last_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pod: Callable[[], int]
 ) -> None:
     store = Store.open(str(tmp_path / "store"))
     paths = (
@@ -251,11 +261,13 @@ def test_the_pod_deletes_what_is_over_and_the_statement_with_the_last_of_it(
     for one in job["spec"]["template"]["spec"]["containers"][0]["env"]:
         monkeypatch.setenv(one["name"], one["value"])
     monkeypatch.setenv("COMBEE_ROOT", str(tmp_path))
-    assert main(["sweep"]) == 0
+    assert pod() == 0
     assert asyncio.run(store.alist()) == ["blobs/ab/abcdef", "traffic/live/retention"]
 
 
 @pytest.mark.parametrize("said", ["", "{}", "[]", '{"store": "/store", "retention": [], "ending": []}'])
-def test_a_pod_that_cannot_read_what_it_is_told_says_so(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_that_cannot_read_what_it_is_told_says_so(
+    said: str, monkeypatch: pytest.MonkeyPatch, pod: Callable[[], int]
+) -> None:
     monkeypatch.setenv("COMBEE_SWEEP", said)
-    assert main(["sweep"]) == 70
+    assert pod() == 70
