@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import copy
 import functools
 import hashlib
 import re
+import threading
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -22,9 +24,10 @@ from combee.errors import ClusterError, UserError
 from combee.gateway.directing import Published
 from combee.gateway.keys import SecretKeys
 from combee.gateway.metrics import Metrics
-from combee.gateway.page.app import Page
+from combee.gateway.page import app
+from combee.gateway.page.app import AT_ONCE, Page
 from combee.gateway.page.contents import content_of, difference_of
-from combee.gateway.page.render import rendered, safe_headers
+from combee.gateway.page.render import Answer, rendered, safe_headers
 from combee.gateway.page.session import SESSION_SECONDS
 from combee.gateway.page.views import Seen, playbook_view
 from combee.gateway.proxy import Gateway
@@ -33,6 +36,7 @@ from combee.gateway.table import Check, Route, Served, Table
 from combee.gateway.upstream import Upstreams
 from combee.plan.playbook.serving import Version
 from combee.report.text import visible
+from waiting import PATIENCE_SECONDS, until
 
 KEY, OTHER, TOKEN = "the-key-of-formula", "the-key-of-another", "header.claims.signature"
 BROWSER = "sec-fetch-site"
@@ -369,6 +373,32 @@ async def test_a_fault_of_ours_is_one_line_in_the_log_and_no_detail_on_the_page(
     assert reply.status == 500
     assert "somebody" not in reply.text + caplog.text
     assert "ValueError" in caplog.text
+
+
+async def test_forms_and_problems_take_turns_as_pages_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    page, lock, enough = Site().page(), threading.Lock(), threading.Event()
+    now = most = 0
+
+    def slow(*arguments: Any, **more: Any) -> Answer:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        enough.wait(PATIENCE_SECONDS)
+        with lock:
+            now -= 1
+        return rendered(*arguments, **more)
+
+    monkeypatch.setattr(app, "rendered", slow)
+    asked = [asyncio.create_task(ask(page, "/-/sign-in")) for _ in range(AT_ONCE)]
+    asked += [
+        asyncio.create_task(ask(page, "/-/sign-in", "POST", **{BROWSER: "cross-site"}))
+        for _ in range(AT_ONCE)
+    ]
+    await until(lambda: most >= AT_ONCE)
+    enough.set()
+    assert {reply.status for reply in await asyncio.gather(*asked)} == {200, 403}
+    assert most == AT_ONCE
 
 
 async def test_requests_are_counted_by_status() -> None:

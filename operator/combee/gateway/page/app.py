@@ -18,6 +18,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -272,7 +273,9 @@ class Page:
     ) -> Answer:
         root = visit.root if visit is not None else "./"
         common = {"root": root, "namespace": self._namespace, "signed_in": visit is not None}
-        return await asyncio.to_thread(partial(rendered, template, status=status, **common, **context))
+        # A visitor's page has its turn already.
+        async with self._turn if visit is None else nullcontext():
+            return await asyncio.to_thread(partial(rendered, template, status=status, **common, **context))
 
 
 def _returned(page: str) -> str:
