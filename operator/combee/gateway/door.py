@@ -29,8 +29,9 @@ READ_SECONDS = 0.05
 MOST_PIPELINED = 16
 """Requests that wait on one connection for the answer to the one before: one read could bring thousands."""
 LINGER_SECONDS = 1.0
-"""A refused connection is read and not heard for so long: closed at once, it would lose the answer."""
-MOST_LINGERING = 100
+"""A refused connection is read and not heard for so long: closed at once, it would lose the answer. One for
+which there is no place has so long to send its request: an answer that comes before is taken for none."""
+MOST_LINGERING = 1000
 """Refused connections that are so read at once. Others are closed: they may lose the answer."""
 KEEP_ALIVE_SECONDS = 75
 """Longer than clients keep idle connections, so that clients close them and not the gateway."""
@@ -134,6 +135,8 @@ class Connection(HttpToolsProtocol):
         self._answering: RequestResponseCycle | None = None
         self._late: asyncio.TimerHandle | None = None
         self._refusal: Unwelcome | None = None
+        self._turned_away: Unwelcome | None = None
+        """why there is no place for the connection, until that is answered."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Let the connection in, or close it."""
@@ -141,7 +144,11 @@ class Connection(HttpToolsProtocol):
         self._address = self.client[0] if self.client else ""
         self._read_within(UNREAD_SECONDS)
         if refusal := self._door.enter(self, self._address):
-            self._refuse(refusal)
+            self._turned_away = refusal
+            if self._linger():
+                self._late = self.loop.call_later(LINGER_SECONDS, self._refuse, refusal)
+            else:
+                self._refuse(refusal)
         else:
             self._inside = True
             self._expect_head()
@@ -158,6 +165,9 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Read what came, unless it is too much for a head."""
         if self._refusal is not None or self.transport.is_closing():
+            return
+        if self._turned_away is not None:
+            self._refuse(self._turned_away)
             return
         # The parser joins a header, or a trailer, until it is whole: what came without any use is counted.
         self._read += len(data)
@@ -317,13 +327,18 @@ class Connection(HttpToolsProtocol):
         self._leave_unanswered()
         if heard:
             self.transport.write(_answer(refusal))
-        if not heard or self._door.lingering >= MOST_LINGERING:
-            self.transport.close()
+        if heard and self._linger():
+            self.transport.write_eof()
         else:
+            self.transport.close()
+        self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+
+    def _linger(self) -> bool:
+        """Return whether a refused connection may be read on."""
+        if not self._lingers and self._door.lingering < MOST_LINGERING:
             self._door.lingering += 1
             self._lingers = True
-            self.transport.write_eof()
-        self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+        return self._lingers
 
 
 def _answer(refusal: Unwelcome) -> bytes:

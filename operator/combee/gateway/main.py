@@ -10,6 +10,8 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -38,6 +40,9 @@ STOP_SECONDS = 60
 BEAT_SECONDS, STALE_SECONDS = 0.25, 30.0
 PRESSED_SECONDS = 0.05
 """A loop that runs later than this has no time for mirrored requests."""
+ACCEPTED_AT_ONCE = 32
+"""Connections that are accepted in one turn of the loop. uvloop accepts one of each listening socket, a busy
+loop has few turns a second, and the kernel resets connections that wait too long."""
 
 
 def start() -> None:
@@ -86,7 +91,7 @@ async def run(settings: GatewaySettings) -> None:
     director = Director(kube, settings.namespace, Secrets(settings.secrets), metrics, settings.traffic)
     life = Life(time.monotonic(), director)
     spool = Spool(lost=lambda playbook, lines: metrics.mirrored.labels(playbook, "Failed").inc(lines))
-    with _listener(settings.host, settings.port) as listener:
+    with listening(settings.host, settings.port) as sockets:
         async with Upstreams() as upstreams, Upstreams() as mirrored:
             shadow = Shadow(mirrored, spool, metrics, room, life.pressed)
             page = Page(lambda: director.table, director.seen, director.content, metrics, settings.namespace)
@@ -102,7 +107,7 @@ async def run(settings: GatewaySettings) -> None:
                 for work in (director.run(), _beat(life, gateway), spool.run(director.places))
             ]
             try:
-                await _until_done(server, listener, background)
+                await _until_done(server, sockets, background)
             finally:
                 await shadow.aclose()
                 for task in background:
@@ -111,9 +116,11 @@ async def run(settings: GatewaySettings) -> None:
                 await kube.aclose()
 
 
-async def _until_done(server: Server, listener: socket.socket, background: list[asyncio.Task[None]]) -> None:
+async def _until_done(
+    server: Server, sockets: list[socket.socket], background: list[asyncio.Task[None]]
+) -> None:
     """Serve until told to stop, or until a background task ends, which none should."""
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    serving = asyncio.create_task(server.serve(sockets=sockets))
     await asyncio.wait({serving, *background}, return_when=asyncio.FIRST_COMPLETED)
     server.should_exit = True
     await serving
@@ -129,7 +136,7 @@ def server_of(app: Gateway, door: Door) -> Server:
         interface="asgi3",
         http=partial(Connection, door=door),
         date_header=False,
-        backlog=2048,
+        backlog=door.most,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=STOP_SECONDS,
     )
@@ -141,14 +148,16 @@ def _raise_files_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _listener(host: str, port: int) -> socket.socket:
+@contextmanager
+def listening(host: str, port: int) -> Iterator[list[socket.socket]]:
+    """Yield the gateway's socket, as often as connections are accepted in one turn."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named because asyncio turns Nagle's delay off only then.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((host, port))
-    listener.listen(2048)
-    return listener
+    with ExitStack() as stack:
+        # The protocol is named because asyncio turns Nagle's delay off only then.
+        bound = stack.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        yield [bound, *(stack.enter_context(bound.dup()) for _ in range(ACCEPTED_AT_ONCE - 1))]
 
 
 def _stop_on_signals(server: Server, life: Life, door: Door) -> None:

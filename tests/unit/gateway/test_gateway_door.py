@@ -28,10 +28,6 @@ from waiting import PATIENCE_SECONDS, until
 EMBEDDINGS = "/formula/v1/embeddings"
 
 
-async def allowed(token: str) -> str:
-    return "a tenant" if token == "good" else ""
-
-
 @dataclass
 class Scene:
     """A gateway behind a port, and what its upstream was sent."""
@@ -48,6 +44,13 @@ class Scene:
     """headers of its answers."""
     first: bytes = b"first "
     """how its answers begin."""
+    judged: asyncio.Event = field(default_factory=asyncio.Event)
+    """it is known whether a strange key is good once it is set."""
+
+    async def allowed(self, token: str) -> str:
+        if token == "strange":
+            await self.judged.wait()
+        return "a tenant" if token == "good" else ""
 
     async def upstream(self, request: web.Request) -> web.StreamResponse:
         names = {name.lower() for name in request.headers}
@@ -130,7 +133,7 @@ async def opened(most: int = 1000, per_client: int = 1000) -> AsyncIterator[Scen
             await runner.setup()
             await web.TCPSite(runner, "127.0.0.1", 0).start()
             url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-            routes["formula"] = Route("formula", NOTHING, url, "", allowed)
+            routes["formula"] = Route("formula", NOTHING, url, "", scene.allowed)
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             await until(lambda: server.started)
             try:
@@ -297,11 +300,37 @@ async def test_who_is_refused_takes_nobodys_place(monkeypatch: pytest.MonkeyPatc
             await link.send(request())
             assert (await link.head())[0] == 200
         refused = [await scene.open() for _ in range(9)]
+        for link in refused[:3]:  # the others are answered at once
+            await link.send(request())
         assert [(await link.head())[0] for link in refused] == [503] * 9
         assert (scene.door.inside, scene.door.clients.total(), scene.door.lingering) == (2, 2, 3)
         for link in refused:
             link.writer.close()
         await until(lambda: scene.door.lingering == 0)
+
+
+async def test_who_finds_no_place_is_answered_once_it_has_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_door, "LINGER_SECONDS", 3600.0)
+    async with opened(per_client=1) as scene:
+        friend, refused = await scene.open(), await scene.open()
+        await until(lambda: scene.door.lingering == 1)
+        assert scene.turned_away("ClientFull") == 0
+        await refused.send(request(b"x" * 2**20))
+        status, head = await refused.head()
+        assert (status, b"retry-after: 1" in head, b"connection: close" in head) == (503, True, True)
+        assert json.loads(await refused.rest())["error"]["code"] == "connections"
+        assert scene.turned_away("ClientFull") == 1
+        friend.writer.close()
+
+
+async def test_who_finds_no_place_and_says_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_door, "LINGER_SECONDS", 0.1)
+    async with opened(per_client=1) as scene:
+        friend, refused = await scene.open(), await scene.open()
+        assert (await refused.head())[0] == 503
+        await refused.rest()
+        await until(lambda: scene.door.lingering == 0)
+        friend.writer.close()
 
 
 async def test_a_connection_ends_whose_client_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
