@@ -1,7 +1,9 @@
-"""Many large bodies at once: the process stays within the memory of its container, and nobody is lost."""
+"""Many large bodies at once: the process stays within the memory of its container, and nobody is lost, with
+a good key or without."""
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import re
@@ -22,12 +24,14 @@ from gateway_parts import (
     version,
 )
 
+from combee.gateway.room import EACH
 from waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.e2e
 A, KEY = "a" * 64, "key-of-the-client"
 MIB = 1024 * 1024
 MEMORY, BODY, CLIENTS = 256 * MIB, 6 * MIB, 40
+SMALL_MEMORY, STRANGERS, STRANGE_BODY = 64 * MIB, 500, 300_000
 
 
 def ask(running: Running, body: bytes) -> tuple[int, str, str]:
@@ -90,3 +94,30 @@ def test_more_large_bodies_than_there_is_memory_for(tmp_path: Path) -> None:
     assert set(answers) == {(200, "", ""), (503, "no_memory", "1")}
     assert len(refused) == CLIENTS - (len(upstream.seen) - 1)
     assert peak < MEMORY
+
+
+async def refused(port: int) -> set[bytes]:
+    """Send the strangers' bodies, all at once on connections that are there already; return their answers."""
+    links = [await asyncio.open_connection("127.0.0.1", port) for _ in range(STRANGERS)]
+    head = f"POST /formula/v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: {STRANGE_BODY}\r\n\r\n"
+    for _, writer in links:
+        writer.write(head.encode() + b"x" * STRANGE_BODY)
+    answers = {await reader.readline() for reader, _ in links}
+    for _, writer in links:
+        writer.close()
+    return answers
+
+
+def test_bodies_of_strangers_take_what_is_counted_for_their_connections(tmp_path: Path) -> None:
+    secret(tmp_path, "keys", "formula", first=KEY)
+    with ApiServer() as api, Upstream() as upstream:
+        api.put(
+            "playbooks", playbook("formula", upstream.url, active=A, keys={"secretRef": {"name": "keys"}})
+        )
+        with cold_gateway(api, tmp_path, COMBEE_GATEWAY_MEMORY=str(SMALL_MEMORY)) as running:
+            before = most_memory(running)
+            answers = asyncio.run(refused(urlsplit(running.url).port or 0))
+            peak = most_memory(running)
+    print(f"{STRANGERS} strangers: {before / MIB:.0f} -> {peak / MIB:.0f} MiB")
+    assert answers == {b"HTTP/1.1 401 Unauthorized\r\n"}
+    assert peak - before < STRANGERS * EACH

@@ -211,6 +211,7 @@ class Connection(HttpToolsProtocol):
         if len(self.pipeline) >= MOST_PIPELINED:
             self._raise(PIPELINED)
         super().on_headers_complete()
+        self.flow.pause_reading()  # until the body is asked for
         self.scope["state"]["key_fits"] = self.key_fits
         if self._door.stopping or upgrades:
             self.cycle.keep_alive = False
@@ -229,7 +230,9 @@ class Connection(HttpToolsProtocol):
             self._wait(self._patience_seconds())
 
     def on_response_complete(self) -> None:
-        """Wait for the next request: long only for a client with a key."""
+        """Forget a body that nobody read. Wait for the next request: long only for a client with a key."""
+        assert self._answering is not None
+        self._answering.body.clear()
         self.timeout_keep_alive = self._patience_seconds()
         super().on_response_complete()
 

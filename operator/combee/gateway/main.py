@@ -40,6 +40,9 @@ STOP_SECONDS = 60
 BEAT_SECONDS, STALE_SECONDS = 0.25, 30.0
 PRESSED_SECONDS = 0.05
 """A loop that runs later than this has no time for mirrored requests."""
+UNREAD_BYTES = 24 * 1024
+"""What a client can send before anything is read. The kernel doubles it, and one read may bring most of
+that: with what a connection takes besides, it comes to EACH at most."""
 ACCEPTED_AT_ONCE = 32
 """Connections that are accepted in one turn of the loop. uvloop accepts one of each listening socket, a busy
 loop has few turns a second, and the kernel resets connections that wait too long."""
@@ -156,6 +159,7 @@ def listening(host: str, port: int) -> Iterator[list[socket.socket]]:
         # The protocol is named because asyncio turns Nagle's delay off only then.
         bound = stack.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNREAD_BYTES)
         bound.bind((host, port))
         yield [bound, *(stack.enter_context(bound.dup()) for _ in range(ACCEPTED_AT_ONCE - 1))]
 

@@ -333,6 +333,34 @@ async def test_who_finds_no_place_and_says_nothing_is_closed(monkeypatch: pytest
         friend.writer.close()
 
 
+async def test_a_body_is_not_read_before_its_key_is_known_and_not_kept_after() -> None:
+    async with opened() as scene:
+        link, other = await scene.open(), await scene.open()
+        sent = request(b"x" * 50_000, key="strange")
+        await link.send(sent[:-50_000])
+        await until(lambda: any(one.cycle for one in scene.server.server_state.connections))
+        (stranger,) = [one for one in scene.server.server_state.connections if one.cycle]
+        await link.send(sent[-50_000:-40_000])
+        await other.send(request())
+        assert (await other.head())[0] == 200
+        assert stranger.cycle.body == b""
+        scene.judged.set()
+        assert (await link.head())[0] == 401
+        await link.reader.readuntil(b"}}")
+        await link.send(sent[-40_000:] + request())
+        assert (await link.head())[0] == 200
+
+
+async def test_what_came_of_a_body_that_is_refused_is_forgotten() -> None:
+    async with opened() as scene:
+        link = await scene.open()
+        await link.send(request(b"x" * 50_000, key="bad")[:-40_000])
+        assert (await link.head())[0] == 401
+        (stranger,) = scene.server.server_state.connections
+        await until(lambda: stranger.cycle.response_complete)
+        assert stranger.cycle.body == b""
+
+
 async def test_a_connection_ends_whose_client_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway_door, "UNREAD_WITH_KEY_SECONDS", 1)
     async with opened() as scene:

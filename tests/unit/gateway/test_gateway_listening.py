@@ -13,7 +13,7 @@ from combee.gateway.door import Connection, Door, Unwelcome
 from combee.gateway.main import listening, server_of
 from combee.gateway.metrics import Metrics
 from combee.gateway.proxy import Gateway
-from combee.gateway.room import Room
+from combee.gateway.room import EACH, Room
 from combee.gateway.table import Table
 from combee.gateway.upstream import Upstreams
 from waiting import until
@@ -66,3 +66,16 @@ def test_one_turn_of_the_loop_takes_many_connections_and_none_once_it_stops() ->
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         turns = runner.run(served())
     assert turns < CLIENTS // 4
+
+
+def test_what_a_client_sends_unread_is_part_of_what_a_connection_takes() -> None:
+    with listening("127.0.0.1", 0) as sockets:
+        sockets[0].listen()
+        with socket.create_connection(sockets[0].getsockname()) as client:
+            client.setblocking(False)
+            taken, _ = sockets[0].accept()
+            with pytest.raises(BlockingIOError):
+                while True:
+                    client.send(b"x" * 2**20)
+            with taken:
+                assert len(taken.recv(2**20)) < EACH
