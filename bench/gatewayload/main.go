@@ -22,14 +22,13 @@ import (
 	"time"
 )
 
-const chunks = 20
-
 type body struct {
 	User     string `json:"user"`
 	Messages []struct {
 		Content string `json:"content"`
 	} `json:"messages"`
 	Gap    float64 `json:"gap"`
+	Chunks int     `json:"chunks"`
 	Faults float64 `json:"faults"`
 }
 
@@ -92,10 +91,10 @@ func serve(portFile string) {
 		w.Header().Set("X-Told", told)
 		flusher := w.(http.Flusher)
 		began := time.Now()
-		for i := 0; i < chunks; i++ {
+		for i := 0; i < asked.Chunks; i++ {
 			fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"%s %s %d\"}}]}\n\n", asked.User, told, i)
 			flusher.Flush()
-			if fails == "cut" && i == chunks/2 {
+			if fails == "cut" && i == asked.Chunks/2 {
 				drop(w)
 				return
 			}
@@ -125,10 +124,10 @@ type outcome struct {
 }
 
 // one request; wrong says what is not as it must be.
-func one(client *http.Client, url, key, name string, gap, faults float64, names map[string]string) (out outcome) {
+func one(client *http.Client, url, key, name string, gap, faults float64, chunks int, names map[string]string) (out outcome) {
 	message := map[string]string{"role": "user", "content": "what is asked, at some length: " + strings.Repeat("words ", 100)}
 	payload, _ := json.Marshal(map[string]any{
-		"model": "m", "stream": true, "user": name, "gap": gap, "faults": faults, "messages": []any{message},
+		"model": "m", "stream": true, "user": name, "gap": gap, "chunks": chunks, "faults": faults, "messages": []any{message},
 	})
 	request, _ := http.NewRequest("POST", url, bytes.NewReader(payload))
 	request.Header.Set("Authorization", "Bearer "+key)
@@ -217,6 +216,8 @@ func load() {
 	rate := flags.Float64("rate", 200, "requests a second; 0: as fast as workers can")
 	workers := flags.Int("workers", 32, "at once, with rate 0")
 	seconds, gap := flags.Float64("seconds", 5, ""), flags.Float64("gap", 2, "ms between chunks")
+	chunks := flags.Int("chunks", 20, "of an answer")
+	fresh := flags.Bool("fresh", false, "a new connection for each request")
 	faults := flags.Float64("faults", 0, "share of requests that the upstream fails")
 	from := flags.String("from", "127.0.0.1", "address that connections come from")
 	ready := flags.String("ready", "", "file of the addresses, one a line, of which each new connection takes the next")
@@ -240,7 +241,7 @@ func load() {
 	}
 	pools := make([]*http.Client, *clients)
 	for at := range pools {
-		transport := &http.Transport{MaxIdleConnsPerHost: 512, MaxIdleConns: 512, DialContext: dial}
+		transport := &http.Transport{MaxIdleConnsPerHost: 512, MaxIdleConns: 512, DialContext: dial, DisableKeepAlives: *fresh}
 		pools[at] = &http.Client{Transport: transport, Timeout: 30 * time.Second}
 	}
 	var lock sync.Mutex
@@ -249,7 +250,7 @@ func load() {
 	began := time.Now()
 	ask := func(number int, due time.Time) {
 		late := time.Since(due).Seconds()
-		out := one(pools[number%len(pools)], *url, *key, fmt.Sprintf("r%d", number), *gap, *faults, names)
+		out := one(pools[number%len(pools)], *url, *key, fmt.Sprintf("r%d", number), *gap, *faults, *chunks, names)
 		out.late = late
 		lock.Lock()
 		outcomes = append(outcomes, out)
