@@ -8,6 +8,8 @@ from typing import Any
 
 MOST_DEPTH = 64
 """Nothing that is read here says anything deeper."""
+MALFORMED = (ValueError, LookupError, TypeError, AttributeError, OverflowError)
+"""What reading a value of JSON raises that has another shape, or a number that no float holds."""
 
 
 def read_json(text: str | bytes) -> Any:
@@ -39,6 +41,13 @@ def plain(value: Any, depth: int = MOST_DEPTH) -> Any:
     if isinstance(value, list):
         return [plain(part, depth - 1) for part in value]
     return {plain(name): plain(part, depth - 1) for name, part in value.items()}
+
+
+def finite(value: Any) -> float:
+    """Return a number of JSON as a float. Raises an error of MALFORMED for any other value."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError("not a number")
+    return float(value)
 
 
 def _well_formed(text: str) -> str:

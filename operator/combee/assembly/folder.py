@@ -26,6 +26,7 @@ from pathlib import Path
 from combee.clients.store.folder import TEMPORARY
 from combee.clients.store.store import DIGEST, Store
 from combee.errors import DataError, HeldOutMovedError, StoreError, UserError
+from combee.jsonread import MALFORMED, finite, read_json
 from combee.plan.types import Clocks, IterationPlan, StepSummary
 from combee.steps import LEADING
 
@@ -139,9 +140,9 @@ class RunFolder:
         """Return how long the run was at work, and whether its last session ended by itself. Without a clock,
         which earlier versions did not keep, that is what finished steps took."""
         try:
-            clock = json.loads(self.store.get(CLOCK) or b"")
-            return float(clock["seconds"]), bool(clock["ended"])
-        except (ValueError, KeyError, TypeError):
+            clock = read_json(self.store.get(CLOCK) or b"")
+            return finite(clock["seconds"]), bool(clock["ended"])
+        except MALFORMED:
             steps = [one for one in self.summaries().values() if one.kind not in LEADING]
             return sum(one.seconds.get("wall", 0.0) for one in steps), True
 
@@ -200,9 +201,9 @@ def _may_lie_there(entry: Path) -> bool:
 def _refuse_another(path: Path, identity: RunIdentity) -> None:
     """Raise unless run.json belongs to this manifest and this data."""
     try:
-        record = json.loads(Store.open(str(path)).get("run.json") or b"")
+        record = read_json(Store.open(str(path)).get("run.json") or b"")
         digest, splits = str(record["manifestDigest"]), dict(record["data"])
-    except (ValueError, KeyError, TypeError):
+    except MALFORMED:
         raise UserError("run.json is damaged", where=str(path), fix=_ANEW) from None
     if digest != identity.manifest_digest:
         raise UserError(

@@ -13,6 +13,7 @@ from combee.api.digests import manifest_digest
 from combee.assembly.folder import CLOCK, RunIdentity, holds, read_clocks, read_plans
 from combee.clients.store.store import Store
 from combee.errors import DamagedError, DataError, HeldOutMovedError, UserError
+from combee.jsonread import MALFORMED, finite, read_json
 from combee.local.session import Prepared
 from combee.names import LESSONS_FILE
 from combee.plan.decide import Identity
@@ -171,6 +172,6 @@ def _uid(summaries: Mapping[str, StepSummary], digest: str) -> str:
 
 def _seconds(folder: Path, result: Result | None) -> float:
     clock = folder / CLOCK
-    with suppress(OSError, ValueError, LookupError, TypeError):
-        return float(json.loads(clock.read_bytes())["seconds"])
+    with suppress(OSError, *MALFORMED):
+        return finite(read_json(clock.read_bytes())["seconds"])
     return result.wall_seconds if result is not None else 0.0

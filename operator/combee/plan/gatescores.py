@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from combee.algo.clusters import sides_by_cluster
 from combee.errors import UserError
+from combee.jsonread import MALFORMED, finite, read_json
 
 GATE_VERSION = 1
 _NAME_DIGITS = 12
@@ -52,13 +52,13 @@ class GateScores:
     def from_json(cls, text: str, *, where: str = "gate.json") -> GateScores:
         """Read what ``to_json`` wrote. Raises UserError for the rest: anybody may have made the ConfigMap."""
         try:
-            raw = json.loads(text)
+            raw = read_json(text)
             if raw["version"] != GATE_VERSION:
                 raise ValueError(f"version {raw['version']}")
             rows = raw["scores"].items()
             baseline = {str(name): _score(pair[0]) for name, pair in rows}
             return cls(str(raw["heldOut"]), baseline, {str(name): _score(pair[1]) for name, pair in rows})
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        except MALFORMED as error:
             raise UserError(
                 f"the scores on gate cannot be read ({type(error).__name__})",
                 where=where,
@@ -84,7 +84,7 @@ def _short(score: float) -> float | int:
 
 
 def _score(raw: Any) -> float:
-    score = float(raw)
-    if isinstance(raw, bool | str) or not math.isfinite(score) or not 0.0 <= score <= 1.0:
+    score = finite(raw)
+    if not 0.0 <= score <= 1.0:
         raise ValueError("a score is not in [0, 1]")
     return score

@@ -14,10 +14,9 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import astuple, dataclass, field, replace
 
-from pydantic import ValidationError
-
 from combee.algo.grouping import grouped
 from combee.api.stores import Store
+from combee.jsonread import MALFORMED, finite, read_json
 
 SLOT_SECONDS = 3600
 """The time between two sweeps of a store."""
@@ -65,10 +64,10 @@ class Memory:
     def from_json(cls, text: str) -> Memory | None:
         """Return what an annotation says, or None where it cannot be read."""
         try:
-            raw = json.loads(text)
-            kept = tuple(Kept(str(a), float(b), float(c), bool(d)) for a, b, c, d in raw["kept"])
+            raw = read_json(text)
+            kept = tuple(Kept(str(a), finite(b), finite(c), bool(d)) for a, b, c, d in raw["kept"])
             return cls(Store.model_validate(raw["store"]), kept)
-        except (ValidationError, ValueError, TypeError, KeyError):
+        except MALFORMED:
             return None
 
 

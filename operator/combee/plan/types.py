@@ -16,6 +16,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from combee.api.aggregation import Merge, Strategy
 from combee.errors import BugError, UserError
+from combee.jsonread import MALFORMED, finite, read_json
 from combee.records import Diversity
 from combee.strategies import leaves_in_map
 
@@ -103,8 +104,8 @@ class IterationPlan:
     def from_json(cls, data: bytes, *, where: str) -> Self:
         """Read a plan of this version or an older one. Raises UserError naming ``where``."""
         try:
-            version = json.loads(data)["version"]
-        except (ValueError, KeyError, TypeError) as error:
+            version = read_json(data)["version"]
+        except MALFORMED as error:
             raise UserError(f"not an iteration plan ({error})", where=where, fix=_GIVE_PLANS) from None
         if not isinstance(version, int) or not OLDEST_PLAN_VERSION <= version <= PLAN_VERSION:
             raise UserError(
@@ -139,8 +140,8 @@ class Clocks:
     def from_json(cls, data: bytes, *, where: str) -> Self:
         """Read them. Raises UserError naming ``where``."""
         try:
-            return cls(**{name: float(value) for name, value in json.loads(data).items()})
-        except (ValueError, TypeError, AttributeError) as error:
+            return cls(**{name: finite(value) for name, value in read_json(data).items()})
+        except MALFORMED as error:
             fix = "Take it from a copy of the folder"
             raise UserError(f"not what clocks showed ({error})", where=where, fix=fix) from None
 
@@ -238,7 +239,7 @@ class StepSummary:
             if raw["version"] not in (SUMMARY_VERSION, SUMMARY_VERSION - 1):
                 return None
             return cls.from_plain(raw)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (*MALFORMED, RecursionError):
             return None
 
     def to_plain(self) -> dict[str, Any]:
@@ -251,8 +252,8 @@ class StepSummary:
 
     @classmethod
     def from_plain(cls, raw: Mapping[str, Any]) -> Self:
-        """Return the summary that ``to_plain``, ``encode`` or an earlier version of them wrote. Raises
-        ValueError, KeyError, TypeError or AttributeError for other data."""
+        """Return the summary that ``to_plain``, ``encode`` or an earlier version of them wrote. Raises an
+        error of MALFORMED for other data."""
         counts, usage = dict(raw["counts"]), {}
         for role, numbers in raw["usage"].items():
             used = RoleUsage(**numbers) if isinstance(numbers, dict) else RoleUsage(*numbers)

@@ -33,6 +33,7 @@ from combee.clients.data.rows import read_lines
 from combee.clients.model.lanes import LaneTransport
 from combee.clients.store.store import Store
 from combee.errors import BugError, DataError, EndpointError, TransientError
+from combee.jsonread import MALFORMED, read_json
 from combee.names import METHOD_KEY, PROMPT_KEY, captured_folder, traffic_folder
 from combee.plan.playbook.authentic import refuse_replaced
 from combee.plan.playbook.judging import JudgeTask
@@ -302,9 +303,9 @@ class Repeat:
         for path in oldest_first(await self.store.alist(captured_folder(self.task.playbook))):
             for line in (await self.store.aget(path) or b"").splitlines():
                 try:
-                    raw = json.loads(line)
+                    raw = read_json(line)
                     wanted = Wanted(str(raw["stream"]), int(raw["number"]), dict(raw["request"]))
-                except (ValueError, KeyError, TypeError, RecursionError):
+                except MALFORMED:
                     continue  # it was written by another release
                 root = root_of(self.task.test, wanted.body)
                 yield replace(wanted, repeated=root in roots)
@@ -388,13 +389,10 @@ def _record(content: bytes, seconds: float) -> dict[str, Any] | None:
 def _request(line: bytes, at: int) -> Mapping[str, Any]:
     """Return a given request. Raises DataError that names its line and quotes nothing of it."""
     try:
-        raw = json.loads(line)
-    except (ValueError, RecursionError):
-        raw = None
-    if not isinstance(raw, dict) or not isinstance(raw.get("messages"), list) or not raw["messages"]:
-        raise DataError(
-            "not a chat request",
-            where=f"spec.canary.replay.requests:{at}",
-            fix='Write one JSON object a line, such as {"model": "m", "messages": [...]}',
-        )
-    return raw
+        raw = read_json(line)
+        if raw["messages"] and isinstance(raw["messages"], list):
+            return dict(raw)
+    except MALFORMED:
+        pass
+    fix = 'Write one JSON object a line, such as {"model": "m", "messages": [...]}'
+    raise DataError("not a chat request", where=f"spec.canary.replay.requests:{at}", fix=fix)

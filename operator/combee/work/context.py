@@ -17,6 +17,7 @@ from combee.clients.model.chat import ChatClient
 from combee.clients.model.wire import Budget, OnCall
 from combee.clients.store.store import RESTORE, Store
 from combee.errors import DamagedError
+from combee.jsonread import MALFORMED
 from combee.methods.base import Method
 from combee.methods.protocol import Rendered
 from combee.plan.types import IterationPlan, Scorer, StepSummary
@@ -179,7 +180,7 @@ def decoded_receipt(data: bytes) -> StepSummary | None:
         if stated and outputs.pop(stated[0]) != _checksum(plain):
             return None
         return StepSummary.from_plain(plain)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (*MALFORMED, RecursionError):
         return None
 
 

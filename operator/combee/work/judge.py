@@ -17,6 +17,7 @@ from typing import Any
 
 from combee.algo.tally import WHY_FAILED, Pair
 from combee.errors import ContextLengthError, TransientError
+from combee.jsonread import MALFORMED, read_json
 from combee.methods.judging import shown_answer
 from combee.methods.protocol import ParseError
 from combee.times import seconds_of
@@ -95,7 +96,7 @@ def read_samples(data: bytes, comparison: str) -> tuple[list[Sampled], int]:
 
 def _sample(line: bytes, comparison: str) -> Sampled | None:
     try:
-        raw = json.loads(line)
+        raw = read_json(line)
         stream, number = raw["stream"], raw["number"]
         tested, against, request = raw["tested"], raw["against"], raw["request"]
         sides = {"tested": tested, "against": against}
@@ -104,7 +105,7 @@ def _sample(line: bytes, comparison: str) -> Sampled | None:
         right = raw["version"] == RECORD_VERSION and raw["test"] == comparison
         ratio = _ratio(tested.get("seconds"), against.get("seconds"))
         cost_ratio = _ratio(*(tokens_of(answer) for answer in answers.values()))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except MALFORMED:
         return None
     named = isinstance(stream, str) and 0 < len(stream) <= 128 and type(number) is int and 0 <= number < 2**53
     known = len(failed) < 2 and all(map(WHY_FAILED.fullmatch, failed.values()))

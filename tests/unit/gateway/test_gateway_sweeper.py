@@ -265,6 +265,13 @@ def test_the_pod_deletes_what_is_over_and_the_statement_with_the_last_of_it(
     assert asyncio.run(store.alist()) == ["blobs/ab/abcdef", "traffic/live/retention"]
 
 
+@pytest.mark.parametrize("seconds", ["1e999", "NaN", "1" + "0" * 400, "[" * 100_000])
+def test_a_memory_that_cannot_be_is_none(seconds: str) -> None:
+    """A Job's annotation can be anybody's."""
+    text = Memory(default_store(), (Kept("formula", 3600),)).to_json()
+    assert Memory.from_json(text) and Memory.from_json(text.replace("3600", seconds)) is None
+
+
 @pytest.mark.parametrize("said", ["", "{}", "[]", '{"store": "/store", "retention": [], "ending": []}'])
 def test_a_pod_that_cannot_read_what_it_is_told_says_so(
     said: str, monkeypatch: pytest.MonkeyPatch, pod: Callable[[], int]

@@ -97,7 +97,19 @@ def test_they_are_read_as_they_were_written(elapsed: float, gpus: float) -> None
     assert Clocks.from_json(clocks.to_json(), where="x") == clocks
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b'{"x": 1}', b'{"elapsed_seconds": "soon"}'])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b'{"x": 1}',
+        b'{"elapsed_seconds": "soon"}',
+        b'{"elapsed_seconds": 1e999}',
+        b'{"elapsed_seconds": 1%s}' % (b"0" * 400),
+        b"[" * 100_000,
+    ],
+    ids=lambda data: data[:24].decode(),
+)
 def test_a_damaged_file_is_named(data: bytes) -> None:
     with pytest.raises(UserError, match="clocks/i000"):
         Clocks.from_json(data, where="clocks/i000.json")

@@ -41,6 +41,7 @@ def test_ten_thousand_examples_fit_a_config_map() -> None:
         '{"version":1,"heldOut":"a","scores":{"x":[1]}}',
         '{"version":1,"heldOut":"a","scores":{"x":[1,2]}}',
         '{"version":1,"heldOut":"a","scores":{"x":[1,NaN]}}',
+        f'{{"version":1,"heldOut":"a","scores":{{"x":[1,1{"0" * 400}]}}}}',
         '{"version":1,"heldOut":"a","scores":{"x":[1,true]}}',
         '{"version":1,"heldOut":"a","scores":{"x":[1,"1"]}}',
     ],

@@ -271,7 +271,10 @@ def test_pairs_survive_being_written_whatever_their_order() -> None:
     assert read_pairs(write_pairs(lost)) == lost
     for row in ('["x", 1, -0.5, null, "400"]', '["x", 1, -1, null, "words"]', '["x", 1, -1, null, 400]'):
         assert read_pairs(f'{{"version": 1, "pairs": [{row}]}}') == ()
-    for broken in ("", "[]", '{"version": 2, "pairs": []}', '{"version": 1, "pairs": 7}'):
+    huge = "1" + "0" * 400
+    for row in (f'["x", 1, {huge}, null]', f'["x", 1, 0.5, {huge}]', '["x", 1, 1e999, null]'):
+        assert read_pairs(f'{{"version": 1, "pairs": [{row}]}}') == ()
+    for broken in ("", "[]", '{"version": 2, "pairs": []}', '{"version": 1, "pairs": 7}', "[" * 100_000):
         assert read_pairs(broken) == ()
     assert read_pairs('{"version": 1, "pairs": [["x", 1, 7, null], ["x", 0, 0, 1], 4]}') == (
         Pair("x", 0, 0.0, 1.0),

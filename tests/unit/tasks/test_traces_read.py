@@ -109,6 +109,7 @@ OUTCOMES = [
     ({"outcome": True}, 1.0),
     ({"reward": 0.25}, 0.25),
     ({"reward": 7}, 1.0),
+    ({"reward": 10**400}, 1.0),
     ({"score": -1}, 0.0),
     ({"success": False, "reward": 1}, 1.0),
     ({"outcome": {"score": 0.5, "feedback": "half"}}, 0.5),

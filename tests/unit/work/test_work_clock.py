@@ -53,6 +53,9 @@ async def test_the_beat_writes_at_once_and_again() -> None:
     beating.cancel()
 
 
+NO_CLOCKS = [f'{{"seconds": {n}, "ended": true}}' for n in ("NaN", "1e999", "1" + "0" * 400, "true", '"1"')]
+
+
 def test_a_folder_keeps_them_and_one_of_an_earlier_version_knows_its_steps(tmp_path: Path) -> None:
     folder = RunFolder.open(tmp_path / "out", RunIdentity("r", "d" * 64, {}))
     assert folder.seconds() == (0.0, True)
@@ -62,8 +65,9 @@ def test_a_folder_keeps_them_and_one_of_an_earlier_version_knows_its_steps(tmp_p
     assert folder.seconds() == (8.0, True), "finish sums up the steps of its iteration"
     folder.keep_seconds(9.25, ended=False)
     assert folder.seconds() == (9.25, False)
-    (tmp_path / "out" / "clock.json").write_text("damaged")
-    assert folder.seconds() == (8.0, True)
+    for damaged in ("damaged", "[" * 100_000, *NO_CLOCKS):
+        (tmp_path / "out" / "clock.json").write_text(damaged)
+        assert folder.seconds() == (8.0, True), damaged[:40]
     folder.close()
 
 

@@ -14,7 +14,6 @@ from combee.algo.tokens import estimate_tokens
 from combee.api.sampling import Sampling
 from combee.clients.model.body import (
     LEFT_OUT,
-    MALFORMED,
     MAX_TOKENS,
     Reply,
     counted,
@@ -26,7 +25,7 @@ from combee.clients.model.failures import StatusError
 from combee.clients.model.refusals import Again, Query, Quirk, meaning_of, shown
 from combee.clients.model.wire import CanonicalRequest, ChatRequest, canonical_digest
 from combee.errors import ContextLengthError, EndpointError
-from combee.jsonread import read_json
+from combee.jsonread import MALFORMED, read_json
 from combee.records import Message, Prompt
 
 AGENT = "agent"

@@ -11,7 +11,7 @@ from typing import Any
 from combee.algo.tokens import estimate_tokens
 from combee.api.sampling import Sampling
 from combee.clients.model.wire import ChatRequest
-from combee.jsonread import read_json
+from combee.jsonread import MALFORMED, read_json
 from combee.records import Prompt
 
 RESPONSE_FORMAT = "response_format"
@@ -32,8 +32,6 @@ _ABORTED = frozenset({"abort", "error"})
 MOST_TOKENS = 10_000_000
 """No model has so long a context: a server that counts more does not count."""
 _REASON_CHARS = 40
-MALFORMED = (ValueError, LookupError, TypeError, AttributeError)
-"""What reading a value of JSON raises that has another shape."""
 
 
 @dataclass(frozen=True, slots=True)

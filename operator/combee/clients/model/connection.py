@@ -18,12 +18,12 @@ import httpx2
 from combee import __version__
 from combee.clients.answers import UNENCODED
 from combee.clients.model.balance import SERVER, BalancedTransport
-from combee.clients.model.body import MALFORMED, MOST_TOKENS, RESPONSE_FORMAT
+from combee.clients.model.body import MOST_TOKENS, RESPONSE_FORMAT
 from combee.clients.model.failures import NoAnswerError, NotInTimeError, StatusError
 from combee.clients.model.lanes import LaneTransport
 from combee.clients.model.looks import Looks
 from combee.clients.model.wire import Endpoint
-from combee.jsonread import read_json
+from combee.jsonread import MALFORMED, read_json
 
 CONNECT_SECONDS = 15.0
 IGNORED = 3

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from combee.clients.model.body import MALFORMED, Reply, counted, prompt_tokens
+from combee.clients.model.body import Reply, counted, prompt_tokens
 from combee.clients.model.failures import StatusError
 from combee.clients.model.refusals import Again, Query, Quirk, meaning_of
 from combee.clients.model.wire import CanonicalRequest, ChatRequest, canonical_digest
 from combee.errors import ContextLengthError, EndpointError
+from combee.jsonread import MALFORMED
 from combee.records import Message, Prompt
 
 PATH = "/embeddings"
@@ -72,7 +73,7 @@ def read_embeddings(content: bytes, prompt: Prompt) -> Reply | str:
         rows = {_index(row, place): _vector(row["embedding"]) for place, row in enumerate(data["data"])}
         usage = data.get("usage") or {}
         tokens = usage.get("prompt_tokens", usage.get("total_tokens"))
-    except (*MALFORMED, RecursionError, OverflowError):
+    except (*MALFORMED, RecursionError):
         return "malformed"
     texts = len(prompt.messages)
     if count != texts or set(rows) != set(range(texts)):

@@ -15,6 +15,7 @@ from combee.api.gateway import Upstream
 from combee.api.metric import Rubric
 from combee.api.parts import DataSource, Endpoint
 from combee.api.prometheus import Prometheus
+from combee.jsonread import MALFORMED, finite
 
 Span = tuple[Int, Int]
 LARGEST_RATIO = 1e6
@@ -113,7 +114,7 @@ def _rows(text: str, name: str) -> Sequence[Any]:
     try:
         raw = json.loads(text)
         rows = raw.get(name, []) if raw["version"] == 1 else []
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (*MALFORMED, RecursionError):
         return ()
     return rows if isinstance(rows, list) else ()
 
@@ -136,9 +137,9 @@ def _pair(row: Any) -> Pair | None:
         failed = more[0] if more else ""
         if not isinstance(stream, str) or not isinstance(number, int) or isinstance(number, bool):
             return None
-        difference = float(difference)
-        ratio = None if ratio is None else float(ratio)
-    except (TypeError, ValueError):
+        difference = finite(difference)
+        ratio = None if ratio is None else finite(ratio)
+    except MALFORMED:
         return None
     fits = -1.0 <= difference <= 1.0 and 0 <= number < 2**53 and 0 < len(stream) <= 128
     fits = fits and (ratio is None or 0 < ratio < LARGEST_RATIO) and len(more) <= 1

@@ -6,8 +6,6 @@ answer cannot be used. The Job hands it over in a ConfigMap, and anybody may hav
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, replace
 from typing import Any, Literal, get_args
@@ -17,6 +15,7 @@ from combee.algo.tally import Tally
 from combee.algo.verdict import Judgement, Words
 from combee.api.common import one_line
 from combee.api.prometheus import Prometheus
+from combee.jsonread import MALFORMED, finite, read_json
 
 Measure = Literal["score", "latency", "cost"]
 Problem = Literal[
@@ -65,9 +64,9 @@ class Reading:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Reading:
-        """Read what ``to_json`` wrote. Raises ValueError, TypeError or KeyError for something else."""
+        """Read what ``to_json`` wrote. Raises an error of MALFORMED for something else."""
         first, last, compared = (_count(raw[name]) for name in ("first", "last", "compared"))
-        at = _finite(raw["at"])
+        at = finite(raw["at"])
         if not first <= last < LARGEST_WINDOW or compared > last - first + 1:
             raise ValueError("a reading that cannot be")
         trouble = _trouble(raw["trouble"]) if raw.get("trouble") is not None else None
@@ -78,8 +77,8 @@ class Reading:
 def read_reading(text: str) -> Reading | None:
     """Return the reading in ``text``; None when it holds none that can be true."""
     try:
-        return Reading.from_json(json.loads(text))
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        return Reading.from_json(read_json(text))
+    except MALFORMED:
         return None
 
 
@@ -175,17 +174,11 @@ def _count(value: Any) -> int:
     return value
 
 
-def _finite(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError("not a number")
-    return float(value)
-
-
 def _means(raw: Any) -> tuple[float, float] | None:
     if raw is None:
         return None
     candidate, active = raw
-    return _finite(candidate), _finite(active)
+    return finite(candidate), finite(active)
 
 
 def _trouble(raw: Any) -> Trouble:

@@ -86,7 +86,7 @@ def _score(value: Any, depth: int = 0) -> tuple[float | None, str]:
     if isinstance(value, bool):
         return float(value), ""
     if isinstance(value, int | float | Decimal):
-        return min(1.0, max(0.0, float(value))), ""
+        return float(min(1, max(0, value))), ""
     if isinstance(value, str):
         word = value.strip().casefold()
         if word in _RIGHT or word in _WRONG:

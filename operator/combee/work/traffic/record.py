@@ -5,12 +5,11 @@ Pure. Only fields of a list are kept; every text in them is redacted before it i
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from combee.jsonread import read_json
+from combee.jsonread import MALFORMED, read_json
 from combee.methods.content import without_private
 
 VERSION = 1
@@ -75,8 +74,8 @@ def _number(value: float) -> Any:
 def request_record(body: bytes) -> dict[str, Any] | None:
     """Return the redacted request as the client sent it, without a playbook; None if it cannot be read."""
     try:
-        raw = json.loads(body)
-    except (ValueError, RecursionError):
+        raw = read_json(body)
+    except ValueError:
         return None
     if not isinstance(raw, dict):
         return None
@@ -98,7 +97,7 @@ def answer_record(body: bytes, *, streamed: bool) -> dict[str, Any] | None:
     Returns None for an error, or an answer that broke off."""
     try:
         choice, usage = _from_events(body) if streamed else _from_object(read_json(body))
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+    except MALFORMED:
         return None
     if choice.get("finish_reason") is None:
         return None
