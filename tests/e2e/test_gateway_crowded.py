@@ -1,13 +1,17 @@
-"""Many large bodies at once: the process stays within the memory of its container, and nobody is lost, with
-a good key or without."""
+"""Many large bodies or half heads at once: the process stays within the memory of its container, and nobody
+is lost, with a good key or without."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
 import re
+import resource
+import socket
 import threading
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -121,3 +125,51 @@ def test_bodies_of_strangers_take_what_is_counted_for_their_connections(tmp_path
     print(f"{STRANGERS} strangers: {before / MIB:.0f} -> {peak / MIB:.0f} MiB")
     assert answers == {b"HTTP/1.1 401 Unauthorized\r\n"}
     assert peak - before < STRANGERS * EACH
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Leave to open as many sockets as the system gives."""
+    soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, most))
+
+
+HALF, HEADS, ENDLESS = b"POST /formula/v1/chat/completions HTTP/1.1\r\nX: " + b"x" * 22_000, 1500, 33 * MIB
+"""A head that does not end and how often it is sent at once, 33 MB together; and the bytes of one alone."""
+
+
+def turned_away(running: Running, reason: str) -> int:
+    """How many connections were refused for that reason."""
+    found = re.search(rf'turned_away_total{{reason="{reason}"}} (\d+)', running.metrics())
+    return int(found[1]) if found else 0
+
+
+@pytest.mark.usefixtures("many_files")
+def test_heads_without_an_end_take_no_memory_and_are_waited_for_in_vain(tmp_path: Path) -> None:
+    """Without any key 33 MB of headers passed the memory of a pod, and 1,500 half heads stayed 97 seconds."""
+    secret(tmp_path, "keys", "formula", first=KEY)
+    body = json.dumps({"messages": [{"role": "user", "content": "q"}]}).encode()
+    with ApiServer() as api, Upstream() as upstream, contextlib.ExitStack() as links:
+        api.put(
+            "playbooks", playbook("formula", upstream.url, active=A, keys={"secretRef": {"name": "keys"}})
+        )
+        api.put("playbookversions", version("formula", A))
+        api.put("configmaps", content("formula", A, "- [r-1] the rule of A"))
+        with cold_gateway(api, tmp_path, COMBEE_GATEWAY_MEMORY=str(MEMORY)) as running:
+            address = (urlsplit(running.url).hostname, urlsplit(running.url).port)
+            before = most_memory(running)
+            endless = links.enter_context(socket.create_connection(address, timeout=PATIENCE_SECONDS))
+            with contextlib.suppress(ConnectionError):
+                endless.sendall(HALF + b"x" * ENDLESS)
+            wait_until("it is refused", lambda: turned_away(running, "HeadTooLarge") == 1)
+            assert most_memory(running) - before < ENDLESS // 4
+            for _ in range(HEADS):
+                link = links.enter_context(socket.create_connection(address, timeout=PATIENCE_SECONDS))
+                link.sendall(HALF)
+            assert ask(running, body)[0] == 200
+            wait_until("all are refused", lambda: turned_away(running, "HeadLate") == HEADS)
+            peak = most_memory(running)
+    print(f"{HEADS} half heads and one of 33 MB: {before / MIB:.0f} -> {peak / MIB:.0f} MiB")
+    assert peak - before < HEADS * EACH
