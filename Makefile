@@ -151,6 +151,7 @@ lock: $(VENV)/python.stamp  ## pin every dependency anew, with hashes
 	$(COMPILE) -c requirements.lock --extra s3 pyproject.toml requirements-build.in -o images/worker/requirements.lock
 	$(COMPILE) -c requirements-dev.lock requirements-release.in -o requirements-release.lock
 	$(COMPILE) -c requirements-dev.lock tests/e2e/dspy.in -o tests/e2e/dspy.lock
+	$(COMPILE) tests/fuzz/requirements.in -o tests/fuzz/requirements.lock
 	@mkdir -p build
 	$(BIN)/uv pip compile -q --python-version 3.11 --python-platform x86_64-manylinux_2_34 --no-header --no-annotate --no-emit-index-url --only-binary :all: \
 	  --override images/vllm-cpu/overrides.txt images/vllm-cpu/requirements.in -o build/vllm-cpu.txt

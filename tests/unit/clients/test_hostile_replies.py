@@ -307,38 +307,36 @@ VALUES = st.recursive(
     ),
     max_leaves=8,
 )
-NAMES = st.sampled_from(
-    [
-        "choices",
-        "message",
-        "content",
-        "finish_reason",
-        "usage",
-        "prompt_tokens",
-        "completion_tokens",
-        "tool_calls",
-        "prompt_tokens_details",
-        "cached_tokens",
-        "data",
-        "embedding",
-        "index",
-        "id",
-        "max_model_len",
-        "error",
-        "text",
-        "code",
-        "param",
-        "type",
-        "answer",
-        "lessons",
-        "entries",
-        "quality",
-        "correct",
-        "status",
-        "resultType",
-        "result",
-    ]
-)
+NAMES = [
+    "choices",
+    "message",
+    "content",
+    "finish_reason",
+    "usage",
+    "prompt_tokens",
+    "completion_tokens",
+    "tool_calls",
+    "prompt_tokens_details",
+    "cached_tokens",
+    "data",
+    "embedding",
+    "index",
+    "id",
+    "max_model_len",
+    "error",
+    "text",
+    "code",
+    "param",
+    "type",
+    "answer",
+    "lessons",
+    "entries",
+    "quality",
+    "correct",
+    "status",
+    "resultType",
+    "result",
+]
 
 
 CHAT = [
@@ -373,7 +371,7 @@ def shaped(draw: st.DrawFn, shapes: list[Any]) -> Any:
                 break
             node = node[place]
         if isinstance(node, dict):
-            node[draw(NAMES)] = draw(VALUES)
+            node[draw(st.sampled_from(NAMES))] = draw(VALUES)
     return answer
 
 

@@ -1,0 +1,130 @@
+"""A gateway without sockets: its own parser and application read what a client sends; nobody is behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from aiohttp import ClientConnectionError
+from uvicorn.server import ServerState
+
+from combee.gateway.door import Connection, Door
+from combee.gateway.main import server_of
+from combee.gateway.metrics import Metrics
+from combee.gateway.proxy import Gateway
+from combee.gateway.room import Room
+from combee.gateway.table import Limits, Route, Served, Table
+from combee.gateway.upstream import NOT_THE_CLIENTS, Upstreams
+
+RULE = "the rule of A"
+REQUEST = (
+    b"POST /formula/v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\n%s\r\n"
+    b'Content-Length: 28\r\n\r\n{"messages": [], "model": ""}'
+)
+CHUNKED = (
+    b"POST /formula/v1/embeddings HTTP/1.1\r\nAuthorization: Bearer good\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX-Trailer: 1\r\n\r\n"
+)
+PASSED_ON = re.compile(
+    r"http://upstream/v1/(chat/completions|completions|embeddings|models(/[^%?]+)?)(\?.*)?"
+)
+
+
+class Client(asyncio.Transport):
+    """The transport of one client, who reads all that is written."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("10.0.0.1", 1), "sockname": ("10.0.0.2", 80)})
+        self.closed, self.got = False, bytearray()
+
+    def write(self, data: Any) -> None:
+        self.got += data
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+    def write_eof(self) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        pass
+
+    resume_reading = pause_reading
+
+
+class NobodyBehind:
+    """The upstream's session: it answers nothing, and looks at what it is asked."""
+
+    async def request(
+        self, method: str, url: Any, *, data: bytes, headers: Any, allow_redirects: bool
+    ) -> None:
+        assert PASSED_ON.fullmatch(str(url)) and not allow_redirects, url
+        assert ".." not in str(url).partition("?")[0], url
+        names = {name.lower().encode() for name in headers}
+        assert not (names - {b"authorization"}) & NOT_THE_CLIENTS, names
+        if str(url).partition("?")[0].endswith("/chat/completions"):
+            told = json.loads(data)
+            messages = told.get("messages")
+            assert not (isinstance(messages, list) and messages) or RULE.encode() in data, data
+        raise ClientConnectionError
+
+
+async def allowed(token: str) -> str:
+    return "a tenant" if token == "good" else ""
+
+
+class GatewayAlone:
+    """What hears a client's bytes."""
+
+    def __init__(self) -> None:
+        self.metrics, self.room = Metrics(), Room(2**24)
+        served = Served("a" * 64, RULE)
+        route = Route("formula", served, "http://upstream/v1", "key", allowed, Limits(2**16))
+        self.upstreams = Upstreams.__new__(Upstreams)
+        self.upstreams._session = NobodyBehind()  # type: ignore[assignment]
+        table = Table({"formula": route}, known=True)
+        self.app = Gateway(lambda: table, self.upstreams, self.metrics, self.room)
+
+    async def heard(self, data: bytes) -> None:
+        """Send so many bytes as the first one says, then the rest, and go away."""
+        door, state, client = Door(10, 10, self.metrics.turned_away), ServerState(), Client()
+        connection = Connection(server_of(self.app, door).config, state, {}, door=door)
+        connection.connection_made(client)
+        cut = data[0] if data else 0
+        for piece in (data[1 : cut + 1], data[cut + 1 :]):
+            if piece and not client.closed:
+                connection.data_received(piece)
+            for _ in range(3):
+                await asyncio.sleep(0)
+        connection.connection_lost(None)
+        for task in list(state.tasks):
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        answers = bytes(client.got)
+        assert not answers or re.match(rb"HTTP/1\.1 \d{3} ", answers), answers[:200]
+        assert b" 500 " not in answers[:16], answers
+        assert self.room.taken == 0 and door.inside == 0 and not door.strangers and not door.clients
+
+    def seeds(self) -> Iterable[bytes]:
+        """Requests that pass, and those of the tests that do not."""
+        hidden = (b"Connection: close, X-Hidden", b"X-Hidden: 1\r\nExpect: 100-continue", b"Upgrade: h2c")
+        for whole in (*(REQUEST % one for one in (b"X: 1", *hidden)), CHUNKED, CHUNKED + REQUEST % b"X: 1"):
+            yield b"\xff" + whole
+            yield b"\x28" + whole
+        for path in (
+            b"models",
+            b"models/org/name",
+            b"models/..;/files",
+            b"models/%252e%252e/files",
+            b"files",
+        ):
+            yield b"\xffGET /formula/v1/" + path + b" HTTP/1.1\r\nAuthorization: Bearer good\r\n\r\n"
