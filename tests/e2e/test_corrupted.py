@@ -4,92 +4,59 @@ from __future__ import annotations
 
 import random
 import shutil
+import subprocess
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from damaging import ends_as, goes_on, survives
 from e2e_support import ENDED, FORMULA, Manifest, Sims, combee
 from killing import Killed, files_of, kept
 
 pytestmark = pytest.mark.e2e
 
 WORKERS = {"concurrency": 8, "hedgeBudget": 0}
-FIXED = {"mode": "Fixed", "size": 12, "reason": "test"}
-SEED, STORES, MANY_STORES = 18, 12, 1000
+FIXED = {"mode": "Fixed", "size": 20, "reason": "test"}
+SEED, STORES, MANY_STORES = 18, 24, 1000
 KILLS, MANY_KILLS = 3, 34
-DAMAGES = ("flipped", "cut", "emptied", "deleted", "swapped")
 
 
 @pytest.fixture
 def run(sims: Sims, key: Path, manifest: Manifest, tmp_path: Path) -> Killed:
-    """A run of two iterations, which has come to no end yet."""
+    """A run of two iterations that learns something, which has come to no end yet."""
     paths = []
     for name in ("train", "heldout"):
         path = tmp_path / f"{name}.jsonl"
-        path.write_bytes(b"".join((FORMULA / f"{name}.jsonl").read_bytes().splitlines(keepends=True)[:24]))
+        path.write_bytes(b"".join((FORMULA / f"{name}.jsonl").read_bytes().splitlines(keepends=True)[:40]))
         paths.append(path)
     sim = sims.start("--key", key, "--time-scale", "0.005")
     return Killed(manifest(train=paths[0], held_out=paths[1], batching=FIXED, workers=WORKERS), sim, 8)
 
 
-def damaged(out: Path, draw: random.Random) -> tuple[str, Path]:
-    """Damage one file of a run's folder, of whatever kind, and return how and which."""
-    kinds: dict[str, list[Path]] = {}
-    for path in sorted(out.rglob("*")):
-        if path.is_file() and path.name != "lock" and not path.name.startswith("report"):
-            parts = path.relative_to(out).parts
-            kind = "/".join(part for part in parts[:-1] if len(part) > 2) or path.name
-            kinds.setdefault(kind, []).append(path)
-    alike = kinds[draw.choice(sorted(kinds))]
-    path, how = draw.choice(alike), draw.choice(DAMAGES)
-    data, other = path.read_bytes(), draw.choice(alike).read_bytes()
-    path.unlink()
-    if how == "flipped" and data:
-        at = draw.randrange(len(data))
-        path.write_bytes(data[:at] + bytes([data[at] ^ (1 << draw.randrange(8))]) + data[at + 1 :])
-    elif how == "cut":
-        path.write_bytes(data[: draw.randrange(len(data) + 1)])
-    elif how == "emptied":
-        path.write_bytes(b"")
-    elif how == "swapped":
-        path.write_bytes(other if len(alike) > 1 else data[::-1])
-    return how, path
-
-
-def ends_as(run: Killed, out: Path, wanted: tuple[object, ...]) -> str:
-    """Go on with a damaged folder. It ends as the undisturbed run, or says which file it cannot go on
-    without. A run that was over asks its store nothing: its texts are compared."""
-    was_over = (out / "result.json").exists()
-    done = combee(*run.words(out))
-    said = done.stdout + done.stderr
-    assert "bug in combee" not in said and "Traceback" not in said, said
-    if done.returncode in ENDED:
-        texts = [(out / name).read_bytes() for name in ("lessons.md", "prompt.md")]
-        assert texts == wanted[1] if was_over and (out / "result.json").exists() else kept(out) == wanted, (
-            said
-        )
-        return "mended" if "made again from the memo" in " ".join(said.split()) else "identical"
-    assert done.returncode == 2 and done.stderr.startswith("error: ") and str(out) in done.stderr, said
-    return f"refused: {done.stderr.strip()}"
-
-
-def survives_damage(run: Killed, folder: Path, stores: int) -> Counter[str]:
-    """Damage a file in each of so many copies of a finished run, and go on with it."""
-    whole, draw, ends = folder / "whole", random.Random(f"corrupted {SEED}"), Counter[str]()
+def survives_damage(run: Killed, folder: Path, stores: int, part: int = 0) -> None:
+    """Damage a file in each of so many copies of a finished run, and go on with it. In three of four the same
+    command makes the result again from what lies there."""
+    whole, seed, ends = folder / "whole", f"corrupted {SEED} part {part}", Counter[str]()
     run.to_the_end(whole)
-    wanted = kept(whole)
+    wanted, other, draw = kept(whole), another(run, folder), random.Random(seed)
     for number in range(stores):
         out = folder / f"out{number}"
-        shutil.copytree(whole, out)
-        if number % 2:  # the same command makes the result again from what lies there
+        subprocess.run(["cp", "-al", whole, out], check=True)
+        if number % 4:
             (out / "result.json").unlink()
-        how, path = damaged(out, draw)
-        end = ends_as(run, out, wanted)
-        print(f"{number}: {how} {path.relative_to(out)}: {end}")
-        ends[end.partition(":")[0]] += 1
-        shutil.rmtree(out)
-    print(f"seed {SEED}, {stores} stores: {dict(ends)}")
-    return ends
+        print(f"{number}: ", end="")
+        ends[survives(run, out, other, draw, wanted)] += 1
+    print(f"seed {seed!r}, {stores} stores: {dict(ends)}")
+
+
+def another(run: Killed, folder: Path) -> Path:
+    """The folder of a run with another seed."""
+    manifest = folder / "other.yaml"
+    manifest.write_text(run.path.read_text().replace("seed: 7", "seed: 8"))
+    assert manifest.read_text() != run.path.read_text()
+    replace(run, path=manifest).to_the_end(folder / "other")
+    return folder / "other"
 
 
 def test_a_damaged_store_is_mended_or_named(run: Killed, tmp_path: Path) -> None:
@@ -97,9 +64,10 @@ def test_a_damaged_store_is_mended_or_named(run: Killed, tmp_path: Path) -> None
 
 
 @pytest.mark.long
-@pytest.mark.timeout(7200, func_only=True)  # a thousand runs are gone on with
-def test_a_thousand_damaged_stores(run: Killed, tmp_path: Path) -> None:
-    survives_damage(run, tmp_path, MANY_STORES)
+@pytest.mark.timeout(3600, func_only=True)  # with the next three, a thousand runs are gone on with
+@pytest.mark.parametrize("part", range(4))
+def test_a_thousand_damaged_stores(part: int, run: Killed, tmp_path: Path) -> None:
+    survives_damage(run, tmp_path, MANY_STORES // 4, part)
 
 
 def test_a_blob_is_made_again_from_the_memo(run: Killed, tmp_path: Path) -> None:
@@ -132,35 +100,49 @@ def test_what_somebody_edited_is_kept_and_named_and_nobody_is_asked(run: Killed,
     assert len(list(out.glob("*.orig"))) == 1
 
 
-def test_what_the_memo_does_not_answer_is_named(run: Killed, tmp_path: Path) -> None:
-    out = tmp_path / "out"
+@pytest.mark.parametrize("answers", ["all", "some"])
+def test_what_the_memo_does_not_answer_is_named_with_a_command_that_works(
+    answers: str, run: Killed, tmp_path: Path
+) -> None:
+    out = tmp_path / "a run"
     run.to_the_end(out)
-    shutil.rmtree(out / "store" / "memo")
+    wanted, memo = kept(out), out / "store" / "memo"
+    for folder in (
+        [memo] if answers == "all" else sorted(path for path in memo.iterdir() if path.is_dir())[:9]
+    ):
+        shutil.rmtree(folder)
     shutil.rmtree(out / "store" / "blobs")
     (out / "result.json").unlink()
     said = ends_as(run, out, ())
-    assert "cannot be made again from the memo" in said and "copy of the store" in said, said
+    goes_on(run, said, wanted)
+    assert "cannot be made again" in said and "copy of the folder" in said, said
+
+
+def test_a_damaged_run_json_does_not_make_another_runs_folder_this_ones(run: Killed, tmp_path: Path) -> None:
+    """Neither another manifest's nor, where nothing bears it out, a stranger's."""
+    out = another(run, tmp_path)
+    for path in (out / "run.json", out / "result.json"):
+        path.unlink()
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert "not a run's" in ends_as(run, out, ())
+    (out / "run.json").write_text("{")
+    assert "cannot be made again" in ends_as(run, out, ())
+    (out / "run.json").unlink()
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 
 def survives_kills_and_damage(run: Killed, folder: Path, kills: int) -> None:
-    """Kill each of so many runs at a moment, damage a file of what lies there, and go on. Where that is
-    refused, a folder with the memo, as the refusal says, ends the same."""
+    """Kill each of so many runs at a moment, damage a file of what lies there, and go on."""
     whole, draw, ends = folder / "whole", random.Random(f"killed and corrupted {SEED}"), Counter[str]()
     run.to_the_end(whole)
+    other = another(run, folder)
     wanted, files = kept(whole), files_of(whole)
     for number in range(kills):
         point, tries = draw.uniform(0.02, 0.95), 0
         while run.killed_at(out := folder / f"out{number}-{tries}", round(point * files)) is None:
             point, tries = point * 0.8, tries + 1
-        how, path = damaged(out, draw)
-        end = ends_as(run, out, wanted)
-        print(f"{number}: at {100 * point:.0f} %, {how} {path.relative_to(out)}: {end}")
-        ends[end.partition(":")[0]] += 1
-        if end.startswith("refused"):
-            anew = folder / f"anew{number}"
-            if (out / "store" / "memo").exists():
-                shutil.copytree(out / "store" / "memo", anew / "store" / "memo")
-            assert ends_as(run, anew, wanted) == "identical"
+        print(f"{number}: at {100 * point:.0f} %, ", end="")
+        ends[survives(run, out, other, draw, wanted)] += 1
     print(f"seed {SEED}, {kills} kills: {dict(ends)}")
 
 

@@ -3,7 +3,8 @@
 DIR/run.json        name, digests of manifest and data: which run may be resumed here
 DIR/lock            held (flock) while a run works here; freed by the kernel when it dies
 DIR/plans/i000.json the frozen IterationPlans; i000.sha256 beside each the digest of its bytes
-DIR/clocks/i000.json what the clocks showed when an iteration was planned, or learning stopped in its place
+DIR/clocks/i000.json what the clocks showed when an iteration was planned, or learning stopped in its place;
+                    i000.sha256 as for plans
 DIR/steps/*.json    summaries of finished steps
 DIR/clock.json      the seconds that it took so far, over all sessions
 DIR/store/          the artifact store, unless the manifest names another
@@ -18,41 +19,31 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from combee.clients.store.folder import TEMPORARY
-from combee.clients.store.store import DIGEST, Store
-from combee.errors import DataError, HeldOutMovedError, StoreError, UserError
+from combee.assembly.decided import (
+    PLANS,
+    clocks_file,
+    digest_file,
+    plan_file,
+    read_clocks,
+    read_plans,
+    stated_digest,
+)
+from combee.assembly.identity import RUN, RunIdentity, holds, unusable
+from combee.clients.store.folder import MAX_BLOB_BYTES
+from combee.clients.store.store import Store
+from combee.errors import DamagedError, StoreError
 from combee.jsonread import MALFORMED, finite, read_json
 from combee.plan.types import Clocks, IterationPlan, StepSummary
 from combee.steps import LEADING
 
-RUN_FILE_VERSION = 1
 CLOCK = "clock.json"
 SUMS = "SHA256SUMS"
-_ANEW = (
-    "Name another folder with -o. With this one's store/memo in it, nothing that was answered is asked again"
-)
 MIN_FREE_BYTES = 16 << 20
 """A disk with less free space counts as full: a run would fail in its first iteration."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunIdentity:
-    """The values that must be equal for a folder to be continued."""
-
-    name: str
-    manifest_digest: str
-    data: Mapping[str, str]
-    """The split -> its content digest."""
-
-    @property
-    def uid(self) -> str:
-        """A stand-in for the uid of Kubernetes, derived from the manifest."""
-        return self.manifest_digest[:8]
 
 
 class RunFolder:
@@ -85,51 +76,44 @@ class RunFolder:
         """Check again, now that nobody else can write, and make the folder this run's."""
         if holds(self.path, identity):
             return
-        record = {
-            "version": RUN_FILE_VERSION,
-            "name": identity.name,
-            "manifestDigest": identity.manifest_digest,
-            "data": dict(sorted(identity.data.items())),
-        }
-        self.store.put_new("run.json", (json.dumps(record, indent=1) + "\n").encode())
+        self.store.put_new(RUN, identity.to_json())
         self.store.sweep()
 
     def plans(self) -> dict[int, IterationPlan]:
         """Return the frozen plans by iteration."""
-        plans = read_plans(self.path / "plans")
+        plans = read_plans(self.path / PLANS)
         for iteration in plans:  # a session may have died between a plan and its digest
-            self._note_digest(iteration)
+            path = plan_file(iteration)
+            note_digest(self.store, path, self.store.get(path) or b"")
         return plans
-
-    def _note_digest(self, iteration: int) -> None:
-        plan = f"plans/i{iteration:03d}"
-        digest = _sha256(self.store.get(f"{plan}.json") or b"")
-        self.store.put_new(f"{plan}.sha256", f"{digest}\n".encode())
 
     def freeze(self, plan: IterationPlan) -> IterationPlan:
         """Write a plan unless the iteration has one, and return the iteration's plan."""
-        path = f"plans/i{plan.iteration:03d}.json"
-        if self.store.put_new(path, plan.to_json()):
-            self._note_digest(plan.iteration)
+        path, data = plan_file(plan.iteration), plan.to_json()
+        self._refuse_gone(path, data)
+        if self.store.put_new(path, data):
+            note_digest(self.store, path, data)
             return plan
-        data = self.store.get(path) or b""
-        return IterationPlan.from_json(data, where=f"{self.path}/{path}")
+        return IterationPlan.from_json(self.store.get(path) or b"", where=f"{self.path}/{path}")
+
+    def _refuse_gone(self, path: str, data: bytes) -> None:
+        """Raise DamagedError where a frozen file is gone that was another, by the digest beside it."""
+        if not self.store.exists(path) and stated_digest(self.path / path) not in ("", _sha256(data)):
+            raise DamagedError("the file is missing", where=f"{self.path}/{path}")
 
     def clocks(self, iteration: int, now: Clocks) -> Clocks:
         """Write what the clocks show at a decision unless an earlier session did, and return what counts."""
-        path = clocks_file(iteration)
-        if self.store.put_new(path, now.to_json()):
-            return now
-        return Clocks.from_json(self.store.get(path) or b"", where=f"{self.path}/{path}")
+        if (known := read_clocks(self.path).get(iteration)) is not None:
+            return known
+        path, data = clocks_file(iteration), now.to_json()
+        self._refuse_gone(path, data)
+        self.store.put_new(path, data)
+        note_digest(self.store, path, data)
+        return now
 
     def summaries(self) -> dict[str, StepSummary]:
         """Return the summaries of finished steps by name. A damaged one counts as missing."""
-        summaries: dict[str, StepSummary] = {}
-        for path in self.store.list("steps"):
-            summary = StepSummary.decode(self.store.get(path) or b"")
-            if summary is not None:
-                summaries[summary.step] = summary
-        return summaries
+        return read_summaries(self.store)
 
     def keep(self, summary: StepSummary) -> StepSummary:
         """Write the summary of a finished step, and return the one that counts: this one."""
@@ -139,25 +123,27 @@ class RunFolder:
     def seconds(self) -> tuple[float, bool]:
         """Return how long the run was at work, and whether its last session ended by itself. Without a clock,
         which earlier versions did not keep, that is what finished steps took."""
-        try:
-            clock = read_json(self.store.get(CLOCK) or b"")
-            return finite(clock["seconds"]), bool(clock["ended"])
-        except MALFORMED:
-            steps = [one for one in self.summaries().values() if one.kind not in LEADING]
-            return sum(one.seconds.get("wall", 0.0) for one in steps), True
+        return read_clock(self.store) or (worked_seconds(self.summaries().values()), True)
 
     def keep_seconds(self, seconds: float, *, ended: bool) -> None:
         """Write down how long the run was at work."""
         clock = {"seconds": round(seconds, 3), "ended": ended}
-        self.store.put(CLOCK, (json.dumps(clock) + "\n").encode())
+        whole = {**clock, "checksum": _checksum(clock)}
+        self.store.put(CLOCK, (json.dumps(whole) + "\n").encode())
 
     def leave(self, files: Mapping[str, bytes]) -> list[str]:
         """Write what a session leaves, in order, and its digests, as ``sha256sum --check`` reads them. What
         somebody changed since the last session is kept as ``NAME.orig``; return these names."""
-        others = {name: self.store.get(name) for name in changed(self.path) if name in files}
-        edited = {name: data for name, data in others.items() if data and data != files[name]}
-        for name, data in edited.items():
-            self.store.put(f"{name}.orig", data)
+        edited = [
+            name
+            for name in changed(self.path)
+            if name in files and _digest_of(self.path / name) not in ("", _sha256(b""), _sha256(files[name]))
+        ]
+        for name in edited:
+            try:
+                (self.path / name).replace(self.path / f"{name}.orig")
+            except OSError as error:
+                raise unusable(self.path, error) from None
         for name, data in files.items():
             self.store.put(name, data)
         kept = {name: data for name, data in files.items() if not name.startswith("report.")}
@@ -169,61 +155,38 @@ class RunFolder:
         os.close(self._lock)
 
 
-def holds(path: Path, identity: RunIdentity) -> bool:
-    """Return whether the folder holds this run already, without writing. Raises UserError when it holds
-    anything else, DataError or HeldOutMovedError when the data has changed."""
+def note_digest(store: Store, path: str, data: bytes) -> None:
+    """Write beside a frozen file the digest of its bytes."""
+    beside, digest = digest_file(path), f"{_sha256(data)}\n".encode()
+    if store.get(beside) != digest:
+        store.put(beside, digest)
+
+
+def read_summaries(store: Store) -> dict[str, StepSummary]:
+    """Return the summaries of a folder's finished steps by name. A damaged one counts as missing."""
+    decoded = (StepSummary.decode(store.get(path) or b"") for path in store.list("steps"))
+    return {summary.step: summary for summary in decoded if summary is not None}
+
+
+def read_clock(store: Store) -> tuple[float, bool] | None:
+    """Return the seconds that a run was at work, and whether its last session ended by itself; None where its
+    clock is damaged or gone. An earlier version's has no checksum."""
     try:
-        names = [entry.name for entry in path.iterdir() if not _may_lie_there(entry)] if path.exists() else []
-    except OSError as error:
-        raise _unusable(path, error) from None
-    if "run.json" in names:
-        _refuse_another(path, identity)
-        return True
-    if names:
-        raise UserError(
-            f"the folder holds files that are not a run's ({', '.join(sorted(names)[:3])})",
-            where=str(path),
-            fix="Name an empty or a new folder with -o",
-        )
-    return False
-
-
-def _may_lie_there(entry: Path) -> bool:
-    """Return whether a run that died at its start left the entry, its empty lock or a temporary file; or
-    whether it is a store with nothing but a memo, whose answers a new run is given."""
-    if entry.name == "lock":
-        return entry.is_file() and entry.stat().st_size == 0
-    if entry.name == "store":
-        return entry.is_dir() and {inner.name for inner in entry.iterdir()} <= {"memo"}
-    return entry.name.startswith(TEMPORARY)
-
-
-def _refuse_another(path: Path, identity: RunIdentity) -> None:
-    """Raise unless run.json belongs to this manifest and this data."""
-    try:
-        record = read_json(Store.open(str(path)).get("run.json") or b"")
-        digest, splits = str(record["manifestDigest"]), dict(record["data"])
+        clock = read_json(store.get(CLOCK) or b"")
+        if clock.pop("checksum", None) not in (None, _checksum(clock)):
+            return None
+        return finite(clock["seconds"]), bool(clock["ended"])
     except MALFORMED:
-        raise UserError("run.json is damaged", where=str(path), fix=_ANEW) from None
-    if digest != identity.manifest_digest:
-        raise UserError(
-            "the folder holds a run of another manifest "
-            f"({digest[:12]}, this one is {identity.manifest_digest[:12]})",
-            where=str(path),
-            fix="Name another folder with -o, or restore the manifest to go on with that run",
-        )
-    moved = sorted(
-        split
-        for split in splits.keys() | identity.data.keys()
-        if splits.get(split) != identity.data.get(split)
-    )
-    if moved:
-        kind = DataError if moved == ["train"] else HeldOutMovedError
-        raise kind(
-            f"HeldOutMoved: the data of {', '.join(moved)} is not what this run started with",
-            where=str(path),
-            fix="Restore the data, or start anew in another folder with -o",
-        )
+        return None
+
+
+def _checksum(clock: Mapping[str, object]) -> str:
+    return _sha256(json.dumps(clock).encode())[:16]
+
+
+def worked_seconds(summaries: Iterable[StepSummary]) -> float:
+    """Return what finished steps took: the last of an iteration says it of the whole iteration."""
+    return sum(one.seconds.get("wall", 0.0) for one in summaries if one.kind not in LEADING)
 
 
 def _refuse_disk(path: Path) -> None:
@@ -235,9 +198,9 @@ def _refuse_disk(path: Path) -> None:
             existing = existing.parent
         free = os.statvfs(existing)
     except OSError as error:
-        raise _unusable(path, error) from None
+        raise unusable(path, error) from None
     if free.f_flag & os.ST_RDONLY:
-        raise _unusable(path, OSError(errno.EROFS, os.strerror(errno.EROFS)))
+        raise unusable(path, OSError(errno.EROFS, os.strerror(errno.EROFS)))
     if free.f_bavail * free.f_frsize < MIN_FREE_BYTES:
         raise StoreError(
             f"the disk is full: less than {MIN_FREE_BYTES >> 20} MiB free",
@@ -246,27 +209,19 @@ def _refuse_disk(path: Path) -> None:
         )
 
 
-def _unusable(path: Path, error: OSError) -> StoreError:
-    return StoreError(
-        f"cannot be used as an output folder ({error.strerror})",
-        where=str(path),
-        fix="Name a folder that can be written with -o",
-    )
-
-
 def _locked(path: Path) -> int:
     """Return an open file descriptor that holds DIR's lock. Raises StoreError when another run holds it."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise _unusable(path, error) from None
+        raise unusable(path, error) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(lock)
         if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-            raise _unusable(path, error) from None
+            raise unusable(path, error) from None
         raise StoreError(
             "another run is working in this folder",
             where=str(path),
@@ -291,73 +246,21 @@ def changed(path: Path) -> list[str]:
     sums = path / SUMS
     if not sums.is_file() or not (path / "store").is_dir():
         return []
-    lines = [line.partition("  ") for line in sums.read_text(errors="replace").splitlines()]
+    lines = [
+        line.partition("  ")
+        for line in (Store.open(str(path)).get(SUMS) or b"").decode(errors="replace").splitlines()
+    ]
     files = [(digest, Path(path, Path(name).name)) for digest, _, name in lines]
-    return [
-        one.name for digest, one in files if not one.is_file() or _sha256(one.read_bytes()) != digest
-    ] or ([] if files else [SUMS])
+    return [one.name for digest, one in files if _digest_of(one) != digest] or ([] if files else [SUMS])
 
 
-def read_plans(folder: Path) -> dict[int, IterationPlan]:
-    """Return the plans ``i*.json`` of a folder by iteration. Raises UserError when one cannot be read."""
-    plans: dict[int, IterationPlan] = {}
-    for path in sorted(folder.glob("i*.json")):
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise UserError(
-                f"cannot be read ({error.strerror})",
-                where=str(path),
-                fix="Give the folder `plans` of an earlier run",
-            ) from None
-        plan = IterationPlan.from_json(data, where=str(path))
-        if _sha256(data) != _stated(path, data):
-            raise UserError(
-                "not the plan that was frozen: its bytes have another digest",
-                where=str(path),
-                fix=f"Take it from a copy of the folder; if you changed it, remove {path.stem}.sha256",
-            )
-        plans[plan.iteration] = plan
-    return plans
-
-
-def _stated(path: Path, data: bytes) -> str:
-    """Return the digest that stands beside a plan; that of ``data`` where none does: an earlier version left
-    none, and one that is damaged is none."""
-    beside = path.with_suffix(".sha256")
-    stated = beside.read_text(errors="replace").strip() if beside.is_file() else ""
-    return stated if DIGEST.fullmatch(stated) else _sha256(data)
+def _digest_of(file: Path) -> str:
+    """Return the digest of a file; empty where there is none, or one so long that nobody wrote it."""
+    if not file.is_file() or file.stat().st_size > MAX_BLOB_BYTES:
+        return ""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def clocks_file(iteration: int) -> str:
-    """Return the path, in a run's folder, of what the clocks showed before an iteration."""
-    return f"clocks/i{iteration:03d}.json"
-
-
-def read_clocks(folder: Path) -> dict[int, Clocks]:
-    """Return what the clocks showed at each decision, by iteration; nothing of earlier versions. Raises
-    UserError when one cannot be read."""
-    return {
-        int(path.stem.removeprefix("i")): Clocks.from_json(path.read_bytes(), where=str(path))
-        for path in sorted((folder / "clocks").glob("i*.json"))
-    }
-
-
-def given_plans(folder: Path) -> dict[int, IterationPlan]:
-    """Return the plans of ``--plans`` by iteration. Raises UserError when there is none, or one is missing in
-    between."""
-    plans = read_plans(folder)
-    if not plans:
-        raise UserError(
-            "no iteration plans (i000.json, ...) in it",
-            where=str(folder),
-            fix="Give the folder `plans` of an earlier run",
-        )
-    gap = next((number for number in range(len(plans)) if number not in plans), None)
-    if gap is not None:
-        raise UserError(f"i{gap:03d}.json is missing", where=str(folder), fix="Give all plans of that run")
-    return plans

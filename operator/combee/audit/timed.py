@@ -76,7 +76,7 @@ async def _left_by(store: Store, prefix: str, step: str) -> list[StepSummary]:
     made = list[StepSummary]()
     for path in await store.alist(f"{prefix}/steps/{step}"):
         if path.endswith(".manifest.json"):
-            left = decoded_receipt(await store.aget(path) or b"")
+            left = decoded_receipt(await store.aget(path) or b"", path)
             if left is None:
                 raise DamagedError("the receipt is damaged", where=f"{store.uri}/{path}", fix=RESTORE)
             made.append(left)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from combee.api.digests import manifest_digest
-from combee.assembly.folder import CLOCK, RunIdentity, holds, read_clocks, read_plans
+from combee.assembly.decided import read_clocks, read_plans
+from combee.assembly.folder import read_clock
+from combee.assembly.identity import RunIdentity, holds
 from combee.clients.store.store import Store
 from combee.errors import DamagedError, DataError, HeldOutMovedError, UserError
-from combee.jsonread import MALFORMED, finite, read_json
 from combee.local.session import Prepared
 from combee.names import LESSONS_FILE
 from combee.plan.decide import Identity
@@ -65,7 +66,7 @@ class Record:
         nothing is known: a call that was lost then is missing in the memo."""
         graphs = []
         for path in paths:
-            left = decoded_receipt(await self.store.aget(path) or b"")
+            left = decoded_receipt(await self.store.aget(path) or b"", path)
             digest = left.outputs.get("calls") if left else None
             with suppress(DamagedError):
                 graphs += [await self.store.aget_blob(digest)] if digest else []
@@ -122,8 +123,8 @@ def read_record(folder: Path, store_uri: str, prepared: Prepared) -> Record:
 
 
 def _result(folder: Path) -> Result | None:
-    path = folder / RESULT_FILE
-    return read_result(path.read_bytes(), where=str(path)) if path.is_file() else None
+    data = Store.open(str(folder)).get(RESULT_FILE)
+    return None if data is None else read_result(data, where=str(folder / RESULT_FILE))
 
 
 def _refuse_another(folder: Path, result: Result, digest: str, data: Mapping[str, str]) -> None:
@@ -152,7 +153,7 @@ def _summaries(folder: Path) -> dict[str, StepSummary]:
     """Return the recorded summaries by step. Raises DataError for one that cannot be read."""
     summaries = {}
     for path in sorted((folder / "steps").glob("*.json")):
-        summary = StepSummary.decode(path.read_bytes())
+        summary = StepSummary.decode(Store.open(str(folder)).get(f"steps/{path.name}") or b"")
         if summary is None:
             raise DataError(
                 "the summary is damaged", where=str(path), fix="Take it from a copy of the folder"
@@ -171,7 +172,6 @@ def _uid(summaries: Mapping[str, StepSummary], digest: str) -> str:
 
 
 def _seconds(folder: Path, result: Result | None) -> float:
-    clock = folder / CLOCK
-    with suppress(OSError, *MALFORMED):
-        return finite(read_json(clock.read_bytes())["seconds"])
+    if (clock := read_clock(Store.open(str(folder)))) is not None:
+        return clock[0]
     return result.wall_seconds if result is not None else 0.0

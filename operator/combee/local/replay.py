@@ -189,7 +189,7 @@ class _Replay(LocalExecutor):
         for shard, path in enumerate(paths):
             data = await self.record.store.aget(path)
             now = await read_receipt(self.context, step.name, shard)
-            recorded = None if data is None else decoded_receipt(data)
+            recorded = None if data is None else decoded_receipt(data, path)
             if recorded is not None and now is not None:
                 outputs = recorded.outputs
                 named = {name: outputs.get(name) for name in now.outputs if name not in _NOT_COMPARED}

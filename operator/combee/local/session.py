@@ -27,8 +27,10 @@ from combee.assembly.context import (
     run_prefix,
     work_context,
 )
-from combee.assembly.folder import RunFolder, RunIdentity, changed, given_plans, holds, read_plans
+from combee.assembly.decided import given_plans, read_plans
+from combee.assembly.folder import RunFolder, changed
 from combee.assembly.guard import BudgetGuard
+from combee.assembly.identity import RunIdentity, holds
 from combee.assembly.manifest import read_manifest_text, run_in
 from combee.assembly.rollouts import Place, check_adapter, rolling_out, sandbox_of, with_agent
 from combee.assembly.splits import data_facts, refuse_too_small
@@ -262,14 +264,11 @@ def finished(out: Path, identity: RunIdentity, plans: Mapping[int, IterationPlan
     ``plans``: those of ``--plans``; a run with other iterations than they name is not over, nor is one that
     obeyed plans and is now to choose for itself. Raises UserError for another run, DataError for other data.
     """
-    path = out / RESULT_FILE
-    if not holds(out, identity) or not path.is_file():
-        return None
-    kept = read_plans(out / "plans")
+    kept = read_plans(out / "plans") if holds(out, identity) else {}
     if plans and plans.keys() != kept.keys():
         return None
     try:
-        result = read_result(path.read_bytes(), where=str(path))
+        result = read_result(Store.open(str(out)).get(RESULT_FILE) or b"")
     except DataError:
         return None
     goes_on = not plans and result.reason.endswith(given_are_done(len(kept)))

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
 from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -114,7 +115,7 @@ class IterationPlan:
                 fix="Use the version of combee that wrote it",
             )
         try:
-            plan: Self = _plan_type(cls).validate_json(data, strict=True)
+            plan: Self = _plan_type().validate_json(data, strict=True)
             return replace(plan, version=PLAN_VERSION)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
@@ -146,10 +147,11 @@ class Clocks:
             raise UserError(f"not what clocks showed ({error})", where=where, fix=fix) from None
 
 
-def _plan_type(cls: type[IterationPlan]) -> TypeAdapter[Any]:
+@cache
+def _plan_type() -> TypeAdapter[Any]:
     """Return an adapter that refuses wrong types, unknown and missing fields: a plan may be anybody's."""
-    cls.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
-    return TypeAdapter(cls)
+    IterationPlan.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
+    return TypeAdapter(IterationPlan)
 
 
 @dataclass(frozen=True, slots=True)

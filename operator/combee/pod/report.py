@@ -16,8 +16,8 @@ from dataclasses import replace
 
 from combee.api.digests import manifest_digest
 from combee.assembly.context import keep_libraries_quiet, open_models, run_prefix, work_context
+from combee.assembly.decided import clocks_file, read_clocks, read_plans
 from combee.assembly.endpoints import role_endpoints
-from combee.assembly.folder import clocks_file, read_clocks, read_plans
 from combee.assembly.guard import BudgetGuard
 from combee.clients.model.memo import MEMO
 from combee.clients.model.wire import Endpoint
@@ -102,7 +102,7 @@ async def _recorded(context: WorkContext, session: Session) -> dict[str, bytes]:
         files[calls_file(name)] = b""
         for path in sorted(await context.store.alist(f"{context.prefix}/steps/{name}")):
             if path.endswith(".manifest.json"):
-                left = decoded_receipt(await context.store.aget(path) or b"")
+                left = decoded_receipt(await context.store.aget(path) or b"", path)
                 if left is not None and (digest := left.outputs.get("calls")):
                     files[calls_file(name)] += await context.store.aget_blob(digest)
         if kind_of(summary.kind).looks_at_gate:
@@ -139,7 +139,9 @@ async def _stored(context: WorkContext) -> dict[str, bytes]:
         files.update({store_file(path): data for path, data in pairs if data is not None})
 
     await read(await context.store.alist(context.prefix))
-    receipts = [decoded_receipt(data) for path, data in files.items() if path.endswith(".manifest.json")]
+    receipts = [
+        decoded_receipt(data, path) for path, data in files.items() if path.endswith(".manifest.json")
+    ]
     named = {value for one in receipts if one is not None for value in one.outputs.values()}
     await read([blob_path(value) for value in sorted(named) if DIGEST.fullmatch(value)])
     await read(await context.store.alist(MEMO))

@@ -155,43 +155,53 @@ def served_path(prefix: str, role: str) -> str:
 
 async def read_receipt(context: WorkContext, step: str, shard: int = 0) -> StepSummary | None:
     """Return a shard's receipt, or None when the shard is not finished. A damaged one counts as missing."""
-    data = await context.store.aget(receipt_path(context, step, shard))
-    return None if data is None else decoded_receipt(data)
+    path = receipt_path(context, step, shard)
+    data = await context.store.aget(path)
+    return None if data is None else decoded_receipt(data, path)
 
 
 _CHECKSUM, _SHA256 = "receipt", "sha256:"
 """The checksum's name among a receipt's outputs, where earlier versions let it stand."""
 
 
-def encoded_receipt(summary: StepSummary) -> bytes:
-    """Return the bytes of a receipt, with its checksum."""
+def encoded_receipt(summary: StepSummary, path: str) -> bytes:
+    """Return the bytes of the receipt at ``path``, with its checksum."""
     plain = summary.to_plain()
-    plain["outputs"] = {**plain["outputs"], _CHECKSUM: _checksum(plain)}
+    plain["outputs"] = {**plain["outputs"], _CHECKSUM: _checksum(plain, path)}
     return json.dumps(plain, indent=1, sort_keys=True, ensure_ascii=False).encode()
 
 
-def decoded_receipt(data: bytes) -> StepSummary | None:
-    """Return the summary in a receipt, or None for a damaged one. An earlier version's has no checksum."""
+def decoded_receipt(data: bytes, path: str) -> StepSummary | None:
+    """Return the summary in the receipt at ``path``, or None for one that is damaged or that was written for
+    another step or shard. An earlier version's has no checksum."""
     try:
         plain = json.loads(data)
         outputs = plain["outputs"]
         # Known by either: a damaged name of it must not make it one of the outputs.
         stated = [name for name, one in outputs.items() if name == _CHECKSUM or one.startswith(_SHA256)]
-        if stated and outputs.pop(stated[0]) != _checksum(plain):
+        if stated and outputs.pop(stated[0]) != _checksum(plain, path):
             return None
-        return StepSummary.from_plain(plain)
+        summary = StepSummary.from_plain(plain)
+        return summary if summary.step == _place(path)[0] else None
     except (*MALFORMED, RecursionError):
         return None
 
 
-def _checksum(plain: Mapping[str, Any]) -> str:
-    return _SHA256 + hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
+def _checksum(plain: Mapping[str, Any], path: str) -> str:
+    data = json.dumps([*_place(path), plain], sort_keys=True).encode()
+    return _SHA256 + hashlib.sha256(data).hexdigest()[:16]
+
+
+def _place(path: str) -> list[str]:
+    """Return the step and the file of a receipt: in another's place it is none."""
+    return path.split("/")[-2:]
 
 
 async def write_receipt(context: WorkContext, summary: StepSummary, shard: int = 0) -> StepSummary:
     """Write a shard's receipt and return the one that counts: the first that was written, unless it is
     damaged."""
-    path, data = receipt_path(context, summary.step, shard), encoded_receipt(summary)
+    path = receipt_path(context, summary.step, shard)
+    data = encoded_receipt(summary, path)
     if await context.store.aput_new(path, data):
         return summary
     written = await read_receipt(context, summary.step, shard)

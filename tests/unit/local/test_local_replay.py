@@ -10,6 +10,7 @@ import pytest
 
 from combee.errors import DamagedError, UserError
 from combee.local import mend
+from combee.local.meter import Silent
 from combee.local.replay import Replayed, _RecordFolder
 from combee.local.session import Prepared
 from combee.plan.types import Clocks
@@ -42,6 +43,12 @@ async def test_mending_a_folder_asks_nobody(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(mend, "read_record", lambda *_: None)
     monkeypatch.setattr(mend, "replay", replay)
     prepared = Prepared(cast(Any, SimpleNamespace(name="run")), {}, {}, "")
-    with pytest.raises(DamagedError, match="cannot be made again"):
-        await mend._mend(prepared, tmp_path / "out", DamagedError("damaged", where="a"))
+    out = tmp_path / "out"
+
+    async def run_session(*_: object) -> None:
+        raise DamagedError("damaged", where=str(out / "store" / "blobs" / "a"))
+
+    monkeypatch.setattr(mend, "run_session", run_session)
+    with pytest.raises(DamagedError, match=r"cannot be made again \(enough\).*-o .*out-anew"):
+        await mend.run_mended(prepared, out, Silent())
     assert [one.recorded for one in replayed] == [True]

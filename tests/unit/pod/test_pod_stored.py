@@ -29,16 +29,17 @@ def store(tmp_path: Path) -> Store:
 def test_a_runs_folder_what_it_names_and_all_answers_are_printed(store: Store) -> None:
     named, empty, other = (store.put_blob(data) for data in (b"calls", b"", b"of another run"))
     outputs = {"calls": named, "leaves": empty, "configMap": "mine-1b2c"}
-    receipt = encoded_receipt(StepSummary("mine-i000-map-a0", "map", outputs=outputs))
+    path = "runs/mine-3fa9c1d2/steps/mine-i000-map-a0/00000.manifest.json"
     kept = {
-        "runs/mine-3fa9c1d2/steps/mine-i000-map-a0/00000.manifest.json": receipt,
+        path: encoded_receipt(StepSummary("mine-i000-map-a0", "map", outputs=outputs), path),
         "runs/mine-3fa9c1d2/diagnose/start.md": b"text",
         "memo/aa/aa11": b"an answer",
     }
-    another = encoded_receipt(StepSummary("a", "map", outputs={"calls": other}))
+    elsewhere = "runs/mine-3fa9c1d2x/steps/a/00000.manifest.json"
+    another = encoded_receipt(StepSummary("a", "map", outputs={"calls": other}), elsewhere)
     for path, data in kept.items():
         store.put(path, data)
-    store.put("runs/mine-3fa9c1d2x/steps/a/00000.manifest.json", another)
+    store.put(elsewhere, another)
     blobs = {f"blobs/{digest[:2]}/{digest}": data for digest, data in ((named, b"calls"), (empty, b""))}
     assert stored(store) == {f"store/{path}": data for path, data in (kept | blobs).items()}
 

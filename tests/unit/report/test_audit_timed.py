@@ -25,7 +25,9 @@ def left(store: Store, step: str, kind: str, *, calls: int, failed: int = 0) -> 
     asker.begin("map")
     asker.rows += [CallRow("task", "map", 0, 1.0, 100, 10, 0, False, 1) for _ in range(calls)]
     outputs = {"calls": store.put_blob(asker.encode())}
-    receipt = StepSummary(step, kind, outputs=outputs, counts={"failed": failed, "examples": 1})
+    receipt = StepSummary(
+        step.rpartition("/")[2], kind, outputs=outputs, counts={"failed": failed, "examples": 1}
+    )
     store.put_new(f"{step}/00000.manifest.json", json.dumps(receipt.to_plain()).encode())
 
 

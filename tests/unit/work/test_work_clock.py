@@ -8,7 +8,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.assembly.folder import RunFolder, RunIdentity
+from combee.assembly.folder import RunFolder
+from combee.assembly.identity import RunIdentity
 from combee.errors import StoreError
 from combee.local.clock import BEAT_SECONDS, RunClock
 from combee.plan.types import StepSummary

@@ -8,6 +8,7 @@ cannot both win, on one machine or over NFS. The folder's entry is synced afterw
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import secrets
 import time
@@ -20,6 +21,13 @@ TEMPORARY = ".tmp-"
 """The prefix of temporary files, which a writer that died leaves behind; readers never see them."""
 
 Paths = list[str]
+
+BLOBS = "blobs"
+"""The folder of what is named by its digest."""
+MAX_BYTES, MAX_BLOB_BYTES = 64 << 20, 4 << 30
+"""No object that is written here is longer."""
+HASHED_FIRST_BYTES = 64 << 20
+"""A blob above this size is held against its name before it is held in memory."""
 
 _TRIES = 3
 """A sweep of another process can delete a temporary file, which is then written again."""
@@ -68,9 +76,11 @@ class Folder:
         raise StoreError("its temporary files vanish as they are written", where=str(target.parent))
 
     def get(self, path: str) -> bytes | None:
-        """Return the object's bytes, or None when there is none."""
+        """Return the object's bytes, or None when there is none. Of one that is too long to be whole they are
+        none: what reads it finds it damaged, and takes no memory for it."""
         try:
-            return (self.root / path).read_bytes()
+            file = self.root / path
+            return b"" if _is_too_long(file, path) else file.read_bytes()
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
 
@@ -123,6 +133,16 @@ class Folder:
             temporary.unlink(missing_ok=True)
             raise
         return temporary
+
+
+def _is_too_long(file: Path, path: str) -> bool:
+    size = file.stat().st_size
+    if not path.startswith(f"{BLOBS}/"):
+        return size > MAX_BYTES
+    if HASHED_FIRST_BYTES < size <= MAX_BLOB_BYTES:
+        with file.open("rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest() != file.name
+    return size > MAX_BLOB_BYTES
 
 
 def _files(start: Path) -> Iterator[Path]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from combee.clients.store.folder import TEMPORARY, Folder, Paths
+from combee.clients.store.folder import BLOBS, TEMPORARY, Folder, Paths
 from combee.clients.store.s3 import is_passing, is_without_credentials
 from combee.errors import BugError, CombeeError, DamagedError, StoreError, TransientError
 
@@ -108,10 +108,18 @@ class Store:
         self._do(path, lambda: self._backend.delete(checked(path)))
 
     def put_blob(self, data: bytes) -> str:
-        """Store ``data`` under its sha256, and return that digest."""
+        """Store ``data`` under its sha256, in place of a damaged file, and return that digest."""
         digest = hashlib.sha256(data).hexdigest()
-        self.put_new(blob_path(digest), data)
+        if not self.put_new(blob_path(digest), data) and not self.has_blob(digest):
+            self.put(blob_path(digest), data)
         return digest
+
+    def has_blob(self, digest: str) -> bool:
+        """Return whether the file of that digest is there and whole."""
+        try:
+            return self.get_blob(digest) is not None
+        except DamagedError:
+            return False
 
     def get_blob(self, digest: str) -> bytes:
         """Return the bytes of that digest. Raises DamagedError when they are absent or do not match it."""
@@ -193,7 +201,7 @@ def blob_path(digest: str) -> str:
     """Return where the bytes of a digest are. Raises BugError for what is no digest."""
     if not DIGEST.fullmatch(digest):
         raise BugError(f"{digest[:80]!r} is not a sha256 digest")
-    return f"blobs/{digest[:2]}/{digest}"
+    return f"{BLOBS}/{digest[:2]}/{digest}"
 
 
 def _translated(error: Exception, where: str) -> CombeeError:
