@@ -110,6 +110,8 @@ class StoreError(UserError):
 class DamagedError(StoreError):
     """A file that a finished step left is not what was written, or is gone; ``where`` is the file."""
 
+    code = "Damaged"
+
 
 class EndpointError(CombeeError):
     """A model endpoint refused for good; asking again gives the same answer."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -13,8 +12,9 @@ from combee.api.digests import manifest_digest
 from combee.assembly.decided import read_clocks, read_plans
 from combee.assembly.folder import read_clock
 from combee.assembly.identity import RunIdentity, holds
-from combee.clients.store.store import Store
+from combee.clients.store.store import RESTORE, Store
 from combee.errors import DamagedError, DataError, HeldOutMovedError, UserError
+from combee.jsonread import read_json
 from combee.local.session import Prepared
 from combee.names import LESSONS_FILE
 from combee.plan.decide import Identity
@@ -74,9 +74,14 @@ class Record:
 
     async def context_tokens(self, prefix: str, role: str) -> int | None:
         """Return the length of a model's context, which a cluster's pods note and obey."""
-        data = await self.store.aget(served_path(prefix, role))
-        tokens = json.loads(data).get("contextTokens") if data else None
-        return int(tokens) if tokens else None
+        path = served_path(prefix, role)
+        data = await self.store.aget(path)
+        try:
+            tokens = read_json(data).get("contextTokens") if data else None
+            return int(tokens) if tokens else None
+        except (ValueError, AttributeError, TypeError):
+            where = f"{self.store.uri}/{path}"
+            raise DamagedError("what the server said is damaged", where=where, fix=RESTORE) from None
 
 
 def read_record(folder: Path, store_uri: str, prepared: Prepared) -> Record:

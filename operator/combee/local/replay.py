@@ -33,11 +33,9 @@ from combee.report.outcome import result_of
 from combee.report.rollouts import read_graphs
 from combee.report.session import Session
 from combee.steps import kind_of
-from combee.work.context import decoded_receipt, read_receipt, receipt_path
+from combee.work.context import OBSERVED, decoded_receipt, read_receipt, receipt_path
 from combee.work.private import kept_anew
 
-_NOT_COMPARED = frozenset({"calls", "record"})
-"""Outputs that hold what clocks and servers were seen to do."""
 _COMPARED = ("outcome", "reason", "held_out", "test", "playbook", "entries", "variants", "refusals")
 """Fields of the result that follow from answers and decisions alone."""
 
@@ -127,7 +125,7 @@ class _RecordFolder:
             usage |= {role: numbers} if any(numbers.values()) else {}
         if self.lossy:
             counts.pop("rollouts", None)
-        outputs = {name: digest for name, digest in summary.outputs.items() if name not in _NOT_COMPARED}
+        outputs = {name: digest for name, digest in summary.outputs.items() if name not in OBSERVED}
         return {"outputs": outputs, "counts": counts, "scores": dict(summary.scores), "usage": usage}
 
     def differ(self, step: str, recorded: Any, now: Any) -> None:
@@ -192,7 +190,7 @@ class _Replay(LocalExecutor):
             recorded = None if data is None else decoded_receipt(data, path)
             if recorded is not None and now is not None:
                 outputs = recorded.outputs
-                named = {name: outputs.get(name) for name in now.outputs if name not in _NOT_COMPARED}
+                named = {name: outputs.get(name) for name in now.outputs if name not in OBSERVED}
                 named |= await self._kept_anew(outputs, now)
                 made = {name: now.outputs[name] for name in named}
                 self.kept.differ(f"{step.name} shard {shard}", {"outputs": named}, {"outputs": made})

@@ -32,6 +32,9 @@ EDIT = "edit."
 """What the names of ``scores`` begin with that are weights of kinds of edits."""
 Scorer = Literal["evaluator", "proxy"]
 """The role that scores answers by a rubric."""
+DAMAGED_FILE, WRITER = "damaged", "writer"
+"""What the outputs of a step that met a damaged file name: the file, by its path in the store, and the step
+that wrote it. The file is a parameter of the steps that are done again."""
 _LOST = "lostTokens."
 _GIVE_PLANS = "Give the folder `plans` of an earlier run"
 MAX_SUMMARY_BYTES, POD_MESSAGE_BYTES = 2048, 12288

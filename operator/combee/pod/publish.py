@@ -5,14 +5,17 @@ The account may only create and read ConfigMaps. The object has no owner: it out
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from combee import names
 from combee.api.methods import Method
 from combee.assembly.crash import bug_text
-from combee.errors import ArtifactTooLargeError, BugError, CombeeError
+from combee.clients.store.store import Store
+from combee.errors import ArtifactTooLargeError, BugError, CombeeError, DamagedError
 from combee.methods.protocol import Rendered
 from combee.plan.cluster.published import published_digests
 from combee.plan.gatescores import GateScores, gate_sides
@@ -30,7 +33,10 @@ def run(pod: Pod, log: PodLog) -> int:
     """Publish; return the exit code. Nothing is raised."""
     try:
         summary = _published(pod)
-        log.say("INFO", f"published {summary.outputs['configMap']}")
+        if summary.error:
+            log.say("WARNING", summary.message, error=summary.error)
+        else:
+            log.say("INFO", f"published {summary.outputs['configMap']}")
     except CombeeError as error:
         log.say("ERROR", str(error), error=error.code)
         tell(pod, failed(pod, error.code, str(error)), log)
@@ -58,6 +64,8 @@ def _published(pod: Pod) -> StepSummary:
         gate = gate_scores(pod.step, store.get_blob)
         findings_digest = pod.step.inputs.get("findings", "")
         findings = store.get_blob(findings_digest).decode() if findings_digest else ""
+    except DamagedError as error:
+        return _met_damage(pod, store, error)
     finally:
         store.close()
     shown = rendered(pod, artifact).shown
@@ -74,6 +82,15 @@ def _published(pod: Pod) -> StepSummary:
         outputs={"configMap": name, "digest": digest, **published_digests(data)},
         counts={"bytes": sum(len(text.encode()) for text in data.values())},
     )
+
+
+def _met_damage(pod: Pod, store: Store, error: DamagedError) -> StepSummary:
+    """Return what the operator has the damaged file made again by."""
+    from combee.assembly.context import run_prefix
+    from combee.pod.damage import mends, written_by
+
+    left = asyncio.run(written_by(store, run_prefix(pod.name, pod.uid), error))
+    return replace(failed(pod, error.code, f"{error}{mends(left)}"), outputs=left)
 
 
 def rendered(pod: Pod, artifact: bytes) -> Rendered:

@@ -11,6 +11,7 @@ from combee.clients.model.ready import Gate
 from combee.clients.model.wire import Endpoint
 from combee.clients.store.store import Store
 from combee.errors import CombeeError
+from combee.jsonread import read_json
 from combee.work.context import WorkContext, served_path
 
 if TYPE_CHECKING:
@@ -40,8 +41,10 @@ async def served_models(
     models: dict[str, ModelInfo] = {}
     unknown: list[str] = []
     for role, endpoint in endpoints.items():
-        data = await store.aget(served_path(prefix, role))
-        words = str(json.loads(data).get("servedBy", "")) if data else ""
-        unknown += [] if data else [role]
+        words = ""
+        try:
+            words = str(read_json(await store.aget(served_path(prefix, role)) or b"").get("servedBy", ""))
+        except (ValueError, AttributeError):  # gone, or damaged
+            unknown.append(role)
         models[role] = model_info(endpoint.model, endpoint.host, words)
     return models, unknown

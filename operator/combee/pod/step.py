@@ -34,6 +34,7 @@ from combee.errors import (
     BudgetExhaustedError,
     BugError,
     CombeeError,
+    DamagedError,
     TransientError,
 )
 from combee.names import rollout_token, step_name
@@ -41,6 +42,7 @@ from combee.objects.rollout_layout import PORT
 from combee.plan.state import limits_of
 from combee.plan.types import StepSummary
 from combee.pod.budget import gpus_by, kept_by, shared_limits, spent_before, with_budget, with_shards
+from combee.pod.damage import is_to_be_mended, made_again, mends, written_by
 from combee.pod.data import PodData, initial_playbook
 from combee.pod.environment import Pod, open_store, secret_key
 from combee.pod.inputs import others_done, read_inputs
@@ -86,6 +88,8 @@ class _Worker:
     """why its models or its task cannot be used, which is known before it can be written anywhere."""
     guard: BudgetGuard = field(default_factory=lambda: BudgetGuard(Limits(), lambda: 0.0))
     """what it spends; set once it can spend anything."""
+    again: bool = False
+    """whether it does its shard again, of which a file is damaged."""
     inputs: list[StepSummary] = field(default_factory=list)
     """what the earlier steps left, once it is there."""
 
@@ -97,8 +101,8 @@ class _Worker:
             async with self._context(store) as (context, self.guard):
                 self.log.say("INFO", "at work", startedSeconds=round(time.monotonic() - self.log.begun, 3))
                 done = await read_receipt(context, pod.step.name, pod.shard)
-                if done is None:
-                    done = await self._result(context)
+                if done is None or is_to_be_mended(done, pod.step):
+                    done = await self._result(context, done)
                 self.tell(done)
                 self.log.say("INFO", "the result is kept")
                 if pod.shard == 0:
@@ -109,11 +113,22 @@ class _Worker:
             store.close()
         return DONE
 
-    async def _result(self, context: WorkContext) -> StepSummary:
-        """Return the shard's summary. A permanent error is a result, and is written as one."""
+    async def _result(self, context: WorkContext, before: StepSummary | None = None) -> StepSummary:
+        """Return the shard's summary. A permanent error is a result, and is written as one. ``before``: what
+        it left, of which a file is damaged."""
         pod = self.pod
+        self.again = before is not None and not before.error
         try:
-            return await self._worked(context)
+            if before is None:
+                return await self._worked(context)
+            return await made_again(context, before, pod.shard, lambda: self._worked(context))
+        except DamagedError as error:
+            left = await written_by(context.store, context.prefix, error)
+            level = "WARNING" if left else "ERROR"
+            self.log.say(level, f"{error}{mends(left)}", error=error.code)
+            failed = replace(self.summary(error.code, str(error)), outputs=left)
+            if left and not KINDS[pod.step.kind].sharded:
+                return failed
         except CombeeError as error:
             if not permanent(error):
                 raise
@@ -138,6 +153,8 @@ class _Worker:
             self.inputs = read
             if (broken := next((one for one in read if one.error), None)) is not None:
                 passed_on = self.summary(broken.error, broken.message)
+                if broken.error == DamagedError.code and broken.outputs:
+                    return replace(passed_on, outputs=broken.outputs)
                 return await write_receipt(context, passed_on, pod.shard)
             self.log.say("INFO", "the inputs are there")
         self._start_guard(began)
@@ -190,7 +207,8 @@ class _Worker:
         pod, guard = self.pod, self.guard
         guard.gpus = gpus_by(pod.spec, pod.step) / max(1, pod.step.shards)
         spent = spent_before(pod.spec, pod.step.params, self.inputs)
-        limits = limits_of(with_budget(pod.spec, pod.step.params))
+        # What was answered before is charged already, and is not asked again.
+        limits = Limits() if self.again else limits_of(with_budget(pod.spec, pod.step.params))
         guard.limits = shared_limits(limits, spent, pod.step.shards, pod.shard)
         guard.elapsed_seconds = lambda: spent.wall_clock_seconds + time.monotonic() - began
         guard.start_step(spent, kept_by(pod.step.params, max(1, pod.step.shards)))

@@ -160,6 +160,8 @@ async def read_receipt(context: WorkContext, step: str, shard: int = 0) -> StepS
     return None if data is None else decoded_receipt(data, path)
 
 
+OBSERVED = frozenset({"calls", "record"})
+"""Outputs that hold what clocks and servers were seen to do: a step that is done again leaves others."""
 _CHECKSUM, _SHA256 = "receipt", "sha256:"
 """The checksum's name among a receipt's outputs, where earlier versions let it stand."""
 

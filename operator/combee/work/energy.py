@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import asdict
 
 from combee.algo.energy import Interval, Reading
 from combee.clients.energy import UnreadableError
 from combee.clients.store.store import Store
+from combee.jsonread import read_json
 from combee.plan.types import Step, StepSummary
 from combee.steps import kind_of
 from combee.work.context import WorkContext
@@ -41,10 +43,11 @@ async def _reading(context: WorkContext, step: Step) -> Reading | None:
 
 
 async def intervals_of(store: Store, prefix: str) -> dict[str, list[Interval]]:
-    """Return by step what its shards left; nothing of a run that named no page."""
+    """Return by step what its shards left; nothing of a run that named no page, nor of a damaged file."""
     kept: dict[str, list[Interval]] = {}
     for path in await store.alist(f"{prefix}/{FOLDER}"):
-        before, after = json.loads(await store.aget(path) or b"[]")
         step = path.rpartition("/")[0].rpartition("/")[2]
-        kept.setdefault(step, []).append((Reading(**before), Reading(**after)))
+        with suppress(ValueError, TypeError):
+            before, after = read_json(await store.aget(path) or b"")
+            kept.setdefault(step, []).append((Reading(**before), Reading(**after)))
     return kept

@@ -9,13 +9,15 @@ import signal
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from combee.clients.store.store import Store
+from combee.clients.store.folder import MAX_BLOB_BYTES, MAX_BYTES
+from combee.clients.store.store import Store, blob_path
 from combee.errors import BugError, StoreError
 
 
@@ -260,6 +262,29 @@ def test_a_file_in_the_way_is_the_users_error(store: Store) -> None:
         with pytest.raises(StoreError, match="a file is in the way"):
             write("a/b", b"y")
     assert store.get("a/b") is None and store.list("a/b") == []
+
+
+@pytest.mark.parametrize("damage", [b"", b"other", b"the bytes of a blo"])
+def test_a_blob_is_written_over_a_damaged_one(either: Store, damage: bytes) -> None:
+    digest = either.put_blob(b"the bytes of a blob")
+    either.put(blob_path(digest), damage)
+    assert not either.has_blob(digest)
+    assert either.put_blob(b"the bytes of a blob") == digest and either.has_blob(digest)
+
+
+@pytest.mark.parametrize("size", [MAX_BYTES + 1, MAX_BLOB_BYTES + 1])
+def test_what_is_too_long_to_be_whole_takes_no_memory(store: Store, size: int) -> None:
+    """A record is damaged for any reader of it, and a blob is held against its name first."""
+    digest = store.put_blob(b"{}")
+    for path in ("runs/run/receipt.json", blob_path(digest)):
+        store.put(path, b"{}")
+        os.truncate(Path(store.uri, path), size)
+    tracemalloc.start()
+    try:
+        assert store.get("runs/run/receipt.json") == b"" and not store.has_blob(digest)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("uri", ["nosuch://x", "simplecache::s3://b", "http:///"])

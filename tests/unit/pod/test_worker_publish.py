@@ -28,6 +28,7 @@ from combee.pod.configmaps import ACCOUNT_FOLDER
 from combee.pod.environment import Pod, read_pod
 from combee.pod.log import PodLog
 from combee.settings import WorkerSettings
+from combee.work.context import encoded_receipt
 from tls_server import TlsServer
 
 MODEL = {"endpoint": {"url": "http://localhost:1/v1", "model": "m"}}
@@ -229,4 +230,19 @@ def test_a_missing_artifact_is_the_steps_error(
     digest = str(pod.step.params["digest"])
     (pod.settings.root / f"store/blobs/{digest[:2]}/{digest}").unlink()
     code, summary, _ = published(pod, capsys)
-    assert (code, summary.error) == (0, "Store") and tls.asked == []
+    assert (code, summary.error) == (0, "Damaged") and tls.asked == []
+
+
+def test_a_damaged_artifact_names_the_step_that_wrote_it(
+    pod: Pod, tls: TlsServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its next attempt makes it again."""
+    store, digest = Store.open(str(pod.settings.root / "store")), pod.step.params["digest"]
+    writer = "formula-3fa9c1d2-i001-finish-a0"
+    path = f"runs/formula-3fa9c1d2/steps/{writer}/00000.manifest.json"
+    store.put(path, encoded_receipt(StepSummary(writer, "finish", outputs={"artifact": digest}), path))
+    file = f"blobs/{digest[:2]}/{digest}"
+    store.put(file, b"{}")
+    code, summary, log = published(pod, capsys)
+    assert (code, summary.error, dict(summary.outputs)) == (0, "Damaged", {"damaged": file, "writer": writer})
+    assert f"It is made again from the memo: {writer} has another attempt" in log

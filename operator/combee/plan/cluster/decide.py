@@ -26,6 +26,7 @@ from combee.plan.cluster.engines import (
 )
 from combee.plan.cluster.jobs import Upkeep, Wanted, look_after, settled, wanted_jobs
 from combee.plan.cluster.memory import Gate, IterationNote, Memory
+from combee.plan.cluster.mending import mended, met_damage, step_again
 from combee.plan.cluster.published import told_digests
 from combee.plan.cluster.rollouts import RolloutsWish, next_look, rollouts_down, rollouts_wished
 from combee.plan.cluster.seen import Seen
@@ -101,9 +102,16 @@ def decide_cluster(run: Run, memory: Memory, seen: Seen) -> ClusterPlan:
         return _suspended(run, memory, seen, finished)
     memory = with_services(_clocked(run, memory, seen), seen)
     upkeep = look_after(memory, seen)
-    if upkeep.failed is not None:
-        return _ended(run, upkeep.memory, upkeep.failed, seen, finished)
-    memory, plan = _fold(run, upkeep.memory, seen, upkeep.summaries)
+    memory = met_damage(run.who, run.spec.seed, upkeep.memory, seen, upkeep.summaries)
+    if memory != upkeep.memory:  # of the attempts before, nothing is read any more
+        upkeep = look_after(memory, seen)
+    memory, unmended = mended(upkeep.memory, upkeep.summaries)
+    if (failed := upkeep.failed or unmended) is not None:
+        return _ended(run, memory, failed, seen, finished)
+    if (again := step_again(run.who, run.spec.seed, memory, memory.mending)) is not None:
+        at_work = _at_work(run, memory, seen, (again,))
+        return replace(at_work, delete=(*upkeep.delete, *at_work.delete), expire=finished)
+    memory, plan = _fold(run, memory, seen, upkeep.summaries)
     start = plan.start
     if held := _held(memory, seen):
         return replace(_suspended(run, memory, seen, finished), held=held)
@@ -326,6 +334,7 @@ def _ended(run: Run, memory: Memory, outcome: Outcome, seen: Seen, finished: tup
         run=replace(memory.run, phase="Complete", outcome=outcome),
         ended=seen.now,
         attempts={},
+        mending="",
         failures={},
         lost={},
         in_turn=(),

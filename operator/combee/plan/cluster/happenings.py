@@ -84,6 +84,11 @@ def _troubled(before: RunStatus, after: RunStatus) -> Iterator[Happening]:
         and (old is None or old.reason != new.reason)
     ):
         yield Happening("Warning", new.reason.value, new.message)
+    if after.state.get("mended", 0) > before.state.get("mended", 0):
+        mends = "the step that wrote it makes it again from the memo"
+        yield Happening(
+            "Warning", "FileDamaged", f"{after.state['damaged']} in the store is damaged: {mends}"
+        )
     for step, times in after.attempts.items():
         if times > before.attempts.get(step, 0):
             yield Happening("Warning", "StartedAgain", f"step {step} is started again, attempt {times}")

@@ -17,7 +17,7 @@ from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import YIELDED, JobSeen, Seen
 from combee.plan.money import money_of
 from combee.plan.spending import kept_for_look
-from combee.plan.types import MAX_SUMMARY_BYTES, Outcome, Step, StepSummary
+from combee.plan.types import DAMAGED_FILE, MAX_SUMMARY_BYTES, Outcome, Step, StepSummary
 from combee.steps import EVALUATE, KINDS, Result, kind_of
 
 UNPLACED_SECONDS = 30.0
@@ -162,6 +162,8 @@ def _past(memory: Memory, job: JobSeen) -> bool:
     state = memory.run
     if memory.ended or job.attempt < memory.attempt(job.step):
         return True
+    if job.step == memory.mending:
+        return False
     phase = kind_of(job.kind).phase
     if phase == "Profiling":
         return state.phase != "Profiling"
@@ -248,6 +250,8 @@ def _equipped(step: Step, spec: RunSpec, memory: Memory, seen: Seen, *, early: b
     if kind.asks_models:
         # What its pods read of the run never changes, but a budget may grow.
         params["budget"] = spec.budget.dump()
+    if memory.damaged:
+        params[DAMAGED_FILE] = memory.damaged
     if state.facts is not None and kind.data:
         params["digests"] = dict(state.facts.digests)
     if kind.looks_at_gate:

@@ -105,6 +105,12 @@ class Memory:
     message_bytes: int = MAX_SUMMARY_BYTES
     """the fewest bytes that a pod of the run could leave: sidecars that the cluster adds are seen only in
     pods that are there."""
+    mending: str = ""
+    """a settled step that is done again, because a file that it left is damaged."""
+    damaged: str = ""
+    """the damaged file that was met last, by its path in the store."""
+    mended: int = 0
+    """how many files were made again."""
     unplaced_since: float = 0.0
     idle_since: float = 0.0
     """since when no step's pod is at work."""

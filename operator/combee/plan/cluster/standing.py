@@ -40,6 +40,7 @@ ERRORS: Mapping[str, Reason] = {
     "Endpoint": R.ENDPOINT_REFUSED,
     "ContextLength": R.ENDPOINT_REFUSED,
     "Store": R.STORE_UNUSABLE,
+    "Damaged": R.STORE_UNUSABLE,
     "ArtifactTooLarge": R.STORE_UNUSABLE,
     "": R.TOO_MANY_FAILURES,
 }

@@ -1,0 +1,109 @@
+"""A file that a step left in the store is damaged: that step is done again, then those that read it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from cluster_bench import LEARNING, STOPPED, done, memory, placed, plan, run_of, seen, step, summary
+
+from combee.api.status import RunStatus
+from combee.plan.cluster.decide import ClusterPlan, decide_cluster
+from combee.plan.cluster.happenings import happenings
+from combee.plan.cluster.memory import IterationNote, Memory
+from combee.plan.cluster.mending import MAX_MENDED
+from combee.plan.cluster.seen import JobSeen
+from combee.plan.types import Outcome, StepSummary
+
+FILE = "blobs/ab/abc"
+NOTES = tuple(IterationNote(n, 0, 40, "test", 9.0, 70, 7000, 70, f"A{n + 1}") for n in range(3))
+OVER = memory(STOPPED, notes=NOTES, baseline="A0")
+
+
+def met(kind: str, writer: str, iteration: int = 0) -> StepSummary:
+    """What the pod of a step leaves that met a damaged file."""
+    outputs = {"damaged": FILE, "writer": writer} if writer else {}
+    text = "blobs/ab/abc: the file is missing"
+    return StepSummary(step(kind, iteration), kind, outputs=outputs, error="Damaged", message=text)
+
+
+def ask(known: Memory, *jobs: JobSeen) -> ClusterPlan:
+    plans = {known.run.iteration: plan(known.run.iteration)}
+    return decide_cluster(run_of(), known, seen(*jobs, plans=plans))
+
+
+def names(got: ClusterPlan) -> list[str]:
+    return [wish.name.removeprefix("formula-3fa9c1d2-") for wish in got.jobs]
+
+
+def test_a_map_is_done_again_and_then_the_reduce_that_met_the_damage() -> None:
+    broken = done("reduce", summary=met("reduce", step("map")))
+    got = ask(memory(LEARNING), done("map"), broken, placed("finish"))
+    assert names(got) == ["i000-map-a1"] and got.delete == (placed("finish").name,)
+    assert got.jobs[0].step.params["damaged"] == FILE
+    jobs = (done("map"), broken, done("map", attempt=1))
+    later = ask(got.memory, *jobs)
+    assert names(later) == ["i000-reduce-a1"] and later.memory.mended == 1
+    whole = ask(later.memory, *jobs, done("reduce", attempt=1), done("finish", attempt=1))
+    assert (whole.memory.run.iteration, whole.outcome) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("writer", "inputs"),
+    [
+        (step("finish", 2), {"artifact": "A2", "map": step("map", 2), "reduce": step("reduce", 2)}),
+        (step("finish", 0), {"artifact": "A0", "map": step("map", 0), "reduce": step("reduce", 0)}),
+        (step("profile"), {}),
+    ],
+    ids=["finish", "the first finish", "profile"],
+)
+def test_a_settled_step_is_done_again_as_it_was(writer: str, inputs: dict[str, str]) -> None:
+    broken = done("evaluate", 3, summary=met("evaluate", writer, 3))
+    got = ask(OVER, broken)
+    again = got.jobs[0].step
+    assert (again.name, got.jobs[0].attempt, got.memory.mending) == (writer, 1, writer)
+    assert again.inputs == (inputs and {**inputs, "profile": step("profile")})
+    assert Memory.from_status(got.memory.to_status()) == got.memory
+    assert ask(got.memory, broken).jobs == got.jobs
+    of_it = done(again.kind, again.iteration, attempt=1)
+    later = ask(got.memory, broken, of_it)
+    assert names(later) == ["i003-evaluate-a1"] and later.memory.mending == ""
+    over = ask(later.memory, broken, of_it, done("evaluate", 3, attempt=1))
+    assert over.memory.gate is not None
+
+
+def test_a_file_of_an_attempt_that_was_made_before_has_the_next_one() -> None:
+    broken = done("evaluate", 3, summary=met("evaluate", step("finish", 2), 3))
+    assert names(ask(OVER, broken, done("finish", 2, attempt=4))) == ["i002-finish-a5"]
+
+
+@pytest.mark.parametrize(
+    ("known", "writer"),
+    [
+        (OVER, ""),
+        (OVER, step("map", 1)),
+        (OVER, step("finish", 7)),
+        (OVER, "another-3fa9c1d2-i000-profile-a0"),
+        (replace(OVER, notes=NOTES[1:]), step("finish", 1)),
+        (replace(OVER, mended=MAX_MENDED), step("profile")),
+    ],
+    ids=["nobody", "of a map", "of the future", "of another run", "of long ago", "too many"],
+)
+def test_what_is_not_made_again_ends_the_run_with_its_name(known: Memory, writer: str) -> None:
+    got = ask(known, done("evaluate", 3, summary=met("evaluate", writer, 3)))
+    assert got.outcome == Outcome("Failed", "blobs/ab/abc: the file is missing")
+    assert got.memory.error == "Damaged"
+
+
+def test_a_file_that_comes_out_otherwise_ends_the_run() -> None:
+    got = ask(OVER, done("evaluate", 3, summary=met("evaluate", step("finish", 2), 3)))
+    failed = replace(summary("finish", 2), error="Store", message="artifact comes out otherwise")
+    end = ask(got.memory, done("finish", 2, attempt=1, summary=failed))
+    assert (end.outcome, end.memory.error) == (Outcome("Failed", "artifact comes out otherwise"), "Store")
+
+
+def test_an_event_names_the_file() -> None:
+    before, after = RunStatus(), RunStatus(state={"mended": 1, "damaged": FILE})
+    (event,) = happenings(before, after)
+    assert (event.type, event.reason) == ("Warning", "FileDamaged") and FILE in event.message
+    assert list(happenings(after, after)) == []
