@@ -8,6 +8,7 @@ CombeeError
 │   │   ├── HeldOutTooSmallError  heldOut cannot judge anything
 │   │   └── HeldOutMovedError   heldOut or test is not what the run started with
 │   ├── ArtifactTooLargeError   what was learned does not fit where it is to be delivered
+│   ├── AddressNotAllowedError  a host that pods may ask only with the chart's permission
 │   ├── NotAvailableError   an address or a comparison that this installation cannot do
 │   └── StoreError          the artifact store refuses (read-only, full, locked by another run)
 │       └── DamagedError        a file of it is not what was written, or is gone
@@ -93,6 +94,12 @@ class ArtifactTooLargeError(UserError):
     """The artifact does not fit where it is to be delivered."""
 
     code = "ArtifactTooLarge"
+
+
+class AddressNotAllowedError(UserError):
+    """A host leads to where pods may go only with the chart's permission."""
+
+    code = "AddressNotAllowed"
 
 
 class NotAvailableError(UserError):

@@ -140,6 +140,18 @@ class PodSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ReachSettings:
+    """What a pod is told of the hosts that it may ask."""
+
+    namespace: str = _variable("COMBEE_REACH_FROM")
+    """the pod's own; empty where nobody limits it, as on a laptop."""
+    allowed_hosts: tuple[str, ...] = _variable("COMBEE_ALLOWED_HOSTS", _words)
+    """hosts that are asked wherever they lead."""
+    api_server: str = _variable("KUBERNETES_SERVICE_HOST")
+    """its address, as the kubelet tells it."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerSettings(PodSettings):
     """What a step's pod is told: the layout of its files, and who it is."""
 
@@ -232,6 +244,8 @@ class OperatorSettings:
     """prefixes of images that engines may name."""
     engine_arguments: tuple[str, ...] = _variable("COMBEE_ENGINE_ARGUMENTS", _words)
     """names of arguments of vLLM that engines may be given besides the harmless ones."""
+    allowed_hosts: tuple[str, ...] = _variable("COMBEE_ALLOWED_HOSTS", _words)
+    """hosts that pods may ask though they are inside the cluster or the node."""
     image_pull_policy: str = _variable("COMBEE_IMAGE_PULL_POLICY", default="IfNotPresent")
     image_pull_secrets: tuple[str, ...] = _variable("COMBEE_IMAGE_PULL_SECRETS", _words)
     """names of Secrets, in the namespace of each run, with which its pods' images are pulled."""

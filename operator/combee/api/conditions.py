@@ -96,6 +96,8 @@ class Reason(StrEnum):
     """the requester may not read a named Secret."""
     PODS_NOT_ALLOWED = "PodsNotAllowed"
     """the requester may not create pods, or use the named service account."""
+    ADDRESS_NOT_ALLOWED = "AddressNotAllowed"
+    """a host leads to where pods may go only with the chart's permission; the message has both."""
     ENDPOINT_REFUSED = "EndpointRefused"
     """a model endpoint said no for good."""
     STORE_UNUSABLE = "StoreUnusable"
@@ -169,6 +171,7 @@ _FAILED = (
     R.HELD_OUT_TOO_SMALL,
     R.EVALUATOR_NOT_CALIBRATED,
     R.PROXY_NOT_CALIBRATED,
+    R.ADDRESS_NOT_ALLOWED,
     R.ENDPOINT_REFUSED,
     R.STORE_UNUSABLE,
     R.TOO_MANY_FAILURES,

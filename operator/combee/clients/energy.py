@@ -14,8 +14,10 @@ import httpx2
 from combee import __version__
 from combee.algo.energy import Reading
 from combee.clients.answers import UNENCODED, TooLongError, body_of
-from combee.clients.model.balance import resolve
+from combee.clients.model.lanes import LaneTransport
+from combee.clients.reach import resolve
 from combee.clients.samples import samples
+from combee.errors import AddressNotAllowedError
 
 ENERGY = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 """A counter for each GPU, in millijoules since its driver was loaded."""
@@ -43,6 +45,8 @@ class EnergyMeter:
         try:
             async with asyncio.timeout(WITHIN_SECONDS):
                 pages = await self._pages()
+        except AddressNotAllowedError as error:
+            raise UnreadableError(f"may not be asked: {error}") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, TimeoutError) as error:
             raise UnreadableError(f"does not answer ({type(error).__name__})") from None
         counters = [counter for page in pages for counter in _counters(page)]
@@ -63,8 +67,12 @@ class EnergyMeter:
         parts = urlsplit(self.url)
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
         # A certificate is for the name, so that https is asked by it, and of one address.
-        addresses = [host] if parts.scheme == "https" else await resolve(host, port)
-        async with httpx2.AsyncClient(timeout=WITHIN_SECONDS, follow_redirects=False) as client:
+        by_name = parts.scheme == "https"
+        addresses = [host] if by_name else await resolve(host, port)
+        transport = LaneTransport.to(self.url, resolved=not by_name)
+        async with httpx2.AsyncClient(
+            transport=transport, timeout=WITHIN_SECONDS, follow_redirects=False
+        ) as client:
             return list(await asyncio.gather(*(self._page(client, one) for one in addresses)))
 
     async def _page(self, client: httpx2.AsyncClient, address: str) -> bytes:

@@ -17,6 +17,7 @@ import httpx2
 from combee import __version__
 from combee.clients.answers import UNENCODED, TooLongError, body_of
 from combee.clients.backoff import retry_after_seconds, wait_seconds
+from combee.clients.model.lanes import LaneTransport
 from combee.errors import EndpointError, TransientError
 
 QUERY_SECONDS = 30.0
@@ -48,7 +49,9 @@ class PrometheusApi:
     @classmethod
     def open(cls, url: str, token: str, where: str) -> PrometheusApi:
         """Return an API with its own connection; close it with ``aclose``."""
-        client = httpx2.AsyncClient(timeout=QUERY_SECONDS, follow_redirects=False)
+        client = httpx2.AsyncClient(
+            transport=LaneTransport.to(url), timeout=QUERY_SECONDS, follow_redirects=False
+        )
         return cls(url.rstrip("/"), token, where, client)
 
     async def aclose(self) -> None:

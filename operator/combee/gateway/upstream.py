@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from ipaddress import ip_address
+from socket import AF_INET, AF_INET6, AF_UNSPEC, AI_NUMERICHOST, AddressFamily
 from typing import Self
 
 from aiohttp import (
@@ -15,10 +17,12 @@ from aiohttp import (
     ServerDisconnectedError,
     TCPConnector,
 )
+from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
-from combee.errors import TransientError
+from combee.clients.reach import reach, resolve
+from combee.errors import AddressNotAllowedError, TransientError
 
 CONNECT_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 3.0
@@ -53,11 +57,36 @@ class NoAnswerError(TransientError):
     code = "Upstream"
 
 
+class _Names(AbstractResolver):
+    """Finds the addresses of upstreams, and refuses those that the gateway may not ask."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: AddressFamily = AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """Return the addresses of a name. Raises AddressNotAllowedError."""
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=AF_INET6 if ":" in address else AF_INET,
+                proto=0,
+                flags=AI_NUMERICHOST,
+            )
+            for address in await resolve(host, port)
+        ]
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
 class Upstreams:
     """Connections to all upstreams. Create it inside the running loop; close it with ``aclose``."""
 
     def __init__(self) -> None:
-        connector = TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, ttl_dns_cache=NAMES_SECONDS)
+        connector = TCPConnector(
+            limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, ttl_dns_cache=NAMES_SECONDS, resolver=_Names()
+        )
         self._session = ClientSession(
             connector=connector,
             auto_decompress=False,
@@ -89,12 +118,16 @@ class Upstreams:
             sent["Authorization"] = f"Bearer {key}"
         for last in (False, True):
             try:
+                target = URL(url, encoded=True)
+                _check_address(target.host or "")
                 return await self._session.request(
-                    method, URL(url, encoded=True), data=body or None, headers=sent, allow_redirects=False
+                    method, target, data=body or None, headers=sent, allow_redirects=False
                 )
             except (ServerDisconnectedError, ClientOSError) as error:
                 if last:
                     raise _no_answer(error) from None
+            except AddressNotAllowedError as error:
+                raise NoAnswerError(f"{error.code}: {error}") from None
             except (ClientError, OSError, TimeoutError, ValueError) as error:
                 raise _no_answer(error) from None
         raise AssertionError("unreachable")
@@ -104,6 +137,17 @@ class Upstreams:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+def _check_address(host: str) -> None:
+    """Raise AddressNotAllowedError where a host is itself an address that may not be asked: it has no name to
+    resolve."""
+    try:
+        address = str(ip_address(host))
+    except ValueError:
+        return
+    if (limits := reach()) is not None:
+        limits.check(host, [address])
 
 
 async def next_piece(response: ClientResponse) -> bytes:

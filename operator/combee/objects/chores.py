@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from combee.objects.jobs import CONTAINER, GRACE_SECONDS
-from combee.objects.pods import SCRATCH, container, plain, pod_spec, scratch
+from combee.objects.pods import SCRATCH, container, plain, pod_spec, reach_env, scratch
 from combee.objects.types import Object, Settings
 from combee.objects.volumes import Mounts
 
@@ -34,7 +34,13 @@ def chore_pod(
         CONTAINER,
         image=settings.worker_image,
         command=["combee-worker", word],
-        env=[plain(*task), plain("COMBEE_LOG_LEVEL", settings.log_level), plain("HOME", SCRATCH), *env],
+        env=[
+            plain(*task),
+            plain("COMBEE_LOG_LEVEL", settings.log_level),
+            plain("HOME", SCRATCH),
+            *reach_env(settings),
+            *env,
+        ],
         mounts=mounted.mounts,
         resources=dict(settings.worker_resources),
         settings=settings,

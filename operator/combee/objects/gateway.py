@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from combee import names
 from combee.objects.meta import labels_of
-from combee.objects.pods import container, plain, pod_spec, scratch
+from combee.objects.pods import container, plain, pod_spec, reach_env, scratch
 from combee.objects.types import Object, Settings
 from combee.plan.gateway import Served
 from combee.records import Owner
@@ -181,6 +181,7 @@ def _environment(settings: Settings) -> list[Object]:
         {"name": "COMBEE_GATEWAY_MEMORY", "valueFrom": {"resourceFieldRef": memory}},
         plain("COMBEE_GATEWAY_CONNECTIONS_PER_CLIENT", str(settings.gateway_connections_per_client)),
         plain("COMBEE_LOG_LEVEL", settings.log_level),
+        *reach_env(settings),
     ]
 
 

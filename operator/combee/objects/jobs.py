@@ -16,7 +16,7 @@ from combee.api.run import PromptLearningRun
 from combee.objects.addresses import NO_SERVICES, engine_urls
 from combee.objects.meta import labels, metadata
 from combee.objects.overrides import customised, pod_labels_and_annotations, resources_of, user_env
-from combee.objects.pods import SCRATCH, container, plain, pod_spec
+from combee.objects.pods import SCRATCH, container, plain, pod_spec, reach_env
 from combee.objects.types import Object, Settings
 from combee.objects.volumes import step_mounts, store_address
 from combee.plan.types import Step
@@ -133,7 +133,7 @@ def _env(
     run: PromptLearningRun, owner: Owner, step: Step, services: Mapping[str, str], settings: Settings
 ) -> list[Object]:
     urls = engine_urls(run.spec, owner, KINDS[step.kind].roles, services, settings)
-    made = step_env(run, step, urls)
+    made = [*step_env(run, step, urls), *reach_env(settings, services.values())]
     if has_desk(run, step.kind):
         made.append({"name": "COMBEE_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
     return made

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from urllib.parse import urlsplit
 
 from combee.objects.types import Object, Settings
 
@@ -86,6 +87,17 @@ def pod_spec(
 def plain(name: str, value: str) -> Object:
     """Return an environment variable with exactly this value."""
     return {"name": name, "value": literal(value)}
+
+
+def reach_env(settings: Settings, servers: Iterable[str] = ()) -> list[Object]:
+    """Return the variables by which a pod's clients know what they may ask. ``servers``: addresses that other
+    controllers told of servers, which may be Services of another namespace."""
+    hosts = [urlsplit(url).hostname or "" for url in servers]
+    allowed = [*settings.allowed_hosts, *(host for host in hosts if "svc" in host.split(".")[2:])]
+    return [
+        {"name": "COMBEE_REACH_FROM", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+        plain("COMBEE_ALLOWED_HOSTS", ",".join(dict.fromkeys(allowed))),
+    ]
 
 
 def literal(text: str) -> str:

@@ -16,7 +16,7 @@ from combee.objects.jobs import CONTAINER, GRACE_SECONDS, step_env
 from combee.objects.meta import labels, owner_reference
 from combee.objects.overrides import customised, pod_labels_and_annotations, resources_of, user_env
 from combee.objects.plans import CLOCKS_KEY, PLAN_KEY, RUN_KEY
-from combee.objects.pods import container, pod_spec, scratch
+from combee.objects.pods import container, pod_spec, reach_env, scratch
 from combee.objects.types import Object, Settings
 from combee.objects.volumes import RUN_FOLDER, Mounts
 from combee.plan.types import Step
@@ -57,6 +57,7 @@ def report_pod(
         env=[
             *user_env(template),
             *step_env(run, step, engine_urls(run.spec, owner, ROLES, services, settings)),
+            *reach_env(settings, services.values()),
         ],
         mounts=made.mounts,
         resources=resources_of(template, settings.worker_resources),

@@ -40,6 +40,8 @@ class Settings:
     """prefixes of images that engines may name besides ``vllm_image``."""
     engine_arguments: tuple[str, ...] = ()
     """names of arguments that engines may be given besides the harmless ones; ``*``: all."""
+    allowed_hosts: tuple[str, ...] = ()
+    """hosts that pods may ask though they are inside the cluster or the node."""
     image_pull_policy: str = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()
     """pull secrets for the images of the chart; a template adds its own."""

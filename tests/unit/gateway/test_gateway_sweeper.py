@@ -88,7 +88,9 @@ class Api:
     def told(self) -> dict[str, Any]:
         """What the one pod there is, is told; empty where it does not run."""
         (job,) = self.jobs.values()
-        env = {one["name"]: one["value"] for one in job["spec"]["template"]["spec"]["containers"][0]["env"]}
+        env = {
+            one["name"]: one.get("value") for one in job["spec"]["template"]["spec"]["containers"][0]["env"]
+        }
         told: dict[str, Any] = json.loads(env["COMBEE_SWEEP"])
         return {} if job["spec"]["suspend"] else told
 
@@ -259,7 +261,7 @@ def test_the_pod_deletes_what_is_over_and_the_statement_with_the_last_of_it(
     kept = Kept("formula", 100.0, until=1.0), Kept("live", 100.0)
     job = sweep_job(Memory(default_store(), kept), "team-a", BEGUN, Settings(worker_image="w:1"))
     for one in job["spec"]["template"]["spec"]["containers"][0]["env"]:
-        monkeypatch.setenv(one["name"], one["value"])
+        monkeypatch.setenv(one["name"], one.get("value", "team-a"))
     monkeypatch.setenv("COMBEE_ROOT", str(tmp_path))
     assert pod() == 0
     assert asyncio.run(store.alist()) == ["blobs/ab/abcdef", "traffic/live/retention"]

@@ -264,7 +264,7 @@ def test_the_worker_reads_what_the_pod_is_told(tmp_path: Path) -> None:
 
     made = a_pod()
     worker = made["spec"]["containers"][0]
-    env = {one["name"]: one["value"].replace("$$", "$") for one in worker["env"]}
+    env = {one["name"]: one["value"].replace("$$", "$") for one in worker["env"] if "value" in one}
     run = next(iter(parse_runs((EXAMPLES / "quickstart.yaml").read_text().split("\n---\n")[1], "x")))
     file = tmp_path / RUN_FILE.lstrip("/")
     file.parent.mkdir(parents=True)

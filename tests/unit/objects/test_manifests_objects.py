@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,6 +39,8 @@ SEES = {
     "evaluate": {"store", "heldOut", "test", "role-task"},
     "publish": {"store"},
 }
+
+REACH_FROM = {"name": "COMBEE_REACH_FROM", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
 
 label = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?", fullmatch=True)
 key = st.sampled_from(["team", "acme.example.com/cost", "app.kubernetes.io/part-of", "topology"])
@@ -198,7 +201,23 @@ def test_no_allowed_override_weakens_a_pod(run: PromptLearningRun, shards: int) 
             for field in ("lifecycle", "envFrom", "stdin", "volumeDevices"):
                 assert field not in container
             for variable in container["env"]:
-                assert set(variable) == {"name", "value"}
+                assert set(variable) == {"name", "value"} or variable == REACH_FROM
+
+
+def test_a_step_is_told_which_hosts_its_clients_may_ask() -> None:
+    """Those that the chart allows, and Services of other namespaces by which others' model servers answer."""
+    run = run_of(PLAIN)
+    allowing = replace(SETTINGS, allowed_hosts=("prometheus.monitoring.svc", "[fd00::7]"))
+    servers = {"a": "http://gw.ingress.svc.cluster.local/team/v1", "b": "http://svc.example.com/v1"}
+    job = step_job(run, OWNER, step_of("map"), 0, allowing, servers)
+    environment = job["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert environment[-2:] == [
+        REACH_FROM,
+        {
+            "name": "COMBEE_ALLOWED_HOSTS",
+            "value": "prometheus.monitoring.svc,[fd00::7],gw.ingress.svc.cluster.local",
+        },
+    ]
 
 
 def _from_an_image(what: str, run: PromptLearningRun) -> bool:

@@ -34,6 +34,8 @@ TO_DO: Mapping[Reason, str] = {
     R.INCONCLUSIVE: "Label more rows, or give more of them: see docs/evaluator.md.",
     R.SECRET_NOT_ALLOWED: "Ask an administrator for the chart's admission policy, or name no Secret.",
     R.PODS_NOT_ALLOWED: "Ask an administrator to allow it, or leave the template out.",
+    R.ADDRESS_NOT_ALLOWED: "Ask an administrator to add the host to the chart's allowedHosts, then start a "
+    "new run.",
     R.ENDPOINT_REFUSED: "See the model's name, the key and the endpoint's own log; a new run finds all calls "
     "that were answered in memory.",
     R.STORE_UNUSABLE: "See whether the claim is full, or the Secret may write to the bucket; a new run finds "

@@ -12,12 +12,15 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from combee.api.common import REMOTE_SCHEMES, uri_scheme
 from combee.clients.store.s3 import is_passing, is_without_credentials, s3_options
 from combee.errors import CombeeError, DataError, NotAvailableError, TransientError
+
+if TYPE_CHECKING:
+    import httpx2
 
 MAX_BYTES = 1 << 30
 DEADLINE_SECONDS = 900.0
@@ -84,15 +87,15 @@ def object_facts(uri: str, secret: Secret | None = None) -> Mapping[str, Any]:
 def headers_of(uri: str, secret: Secret | None = None) -> Mapping[str, Any]:
     """What an ``https`` server says of a file without sending it, by names in small letters; raises as
     ``fetched`` does. A server that allows no HEAD says nothing."""
-    import httpx2
-
     scheme = checked_remote(uri)
     sent = {"Accept-Encoding": "identity"}
     if secret is not None:
         sent["Authorization"] = f"Bearer {_token(secret, uri)}"
     try:
-        with httpx2.Client(timeout=_QUIET_SECONDS, follow_redirects=False) as client:
+        with _client(uri) as client:
             answer = client.head(scheme + uri[len(scheme) :], headers=sent)
+    except CombeeError:
+        raise
     except Exception as error:
         raise _translated(error, uri) from None
     # What redirects, or answers only who asks for the whole, is read whole.
@@ -130,27 +133,35 @@ def _filesystem(uri: str, scheme: str, secret: Secret | None) -> tuple[Any, str]
     return filesystem, str(path)
 
 
-def _fetch_https(uri: str, secret: Secret | None, file: IO[bytes]) -> None:
+def _client(uri: str) -> httpx2.Client:
+    """Return a client for one address: by the proxy that the machine's settings name for it, if any."""
     import httpx2
 
+    from combee.clients.connecting import within_reach
+    from combee.clients.model.lanes import proxy_of
+
+    timeout = httpx2.Timeout(_QUIET_SECONDS, connect=15.0)
+    transport = within_reach(httpx2.HTTPTransport()) if proxy_of(uri) is None else None
+    return httpx2.Client(transport=transport, timeout=timeout, follow_redirects=False)
+
+
+def _fetch_https(uri: str, secret: Secret | None, file: IO[bytes]) -> None:
     headers = {"Accept-Encoding": "identity"}
     if secret is not None:
         headers["Authorization"] = f"Bearer {_token(secret, uri)}"
     until = time.monotonic() + DEADLINE_SECONDS
-    timeout = httpx2.Timeout(_QUIET_SECONDS, connect=15.0)
-    with httpx2.Client(timeout=timeout, follow_redirects=False) as client:
-        address = uri
-        for _ in range(_REDIRECTS + 1):
-            with client.stream("GET", address, headers=headers) as response:
-                if response.is_redirect:
-                    target = _redirected(address, response.headers.get("location", ""), uri)
-                    if urlsplit(target).netloc != urlsplit(address).netloc:
-                        headers.pop("Authorization", None)
-                    address = target
-                    continue
-                _refuse_status(response.status_code, uri)
-                _keep(response.iter_bytes(_PIECE), file, uri, until)
-                return
+    address = uri
+    for _ in range(_REDIRECTS + 1):
+        with _client(address) as client, client.stream("GET", address, headers=headers) as response:
+            if response.is_redirect:
+                target = _redirected(address, response.headers.get("location", ""), uri)
+                if urlsplit(target).netloc != urlsplit(address).netloc:
+                    headers.pop("Authorization", None)
+                address = target
+                continue
+            _refuse_status(response.status_code, uri)
+            _keep(response.iter_bytes(_PIECE), file, uri, until)
+            return
     raise DataError("it redirects again and again", where=uri, fix="Give the address it ends at")
 
 

@@ -9,12 +9,13 @@ An address that could not be reached is avoided for a while, unless there is no 
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import httpx2
+
+from combee.clients.reach import resolve
 
 RESOLVE_SECONDS = 5.0
 AVOID_SECONDS = 10.0
@@ -35,13 +36,6 @@ class _Server:
     avoid_until: float = 0.0
     listed: bool = True
     """Whether the name still resolves to it."""
-
-
-async def resolve(host: str, port: int) -> list[str]:
-    """Return all addresses of a name, sorted. Raises OSError when there is none."""
-    loop = asyncio.get_running_loop()
-    addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return sorted({str(address[0]) for *_, address in addresses})
 
 
 class BalancedTransport(httpx2.AsyncBaseTransport):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import anyio
@@ -62,7 +63,9 @@ class Connection:
             **UNENCODED,
             **({"Authorization": f"Bearer {key}"} if key else {}),
         }
-        self._balanced = BalancedTransport(LaneTransport) if endpoint.balanced else None
+        self._balanced = (
+            BalancedTransport(partial(LaneTransport, resolved=True)) if endpoint.balanced else None
+        )
         self._client = _http_client(endpoint, self._balanced)
         self._models: tuple[ServedModel, ...] | None = None
         self._models_lock = asyncio.Lock()

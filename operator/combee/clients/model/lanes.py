@@ -16,6 +16,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpx2
 
 from combee.clients.answers import body_of
+from combee.clients.connecting import within_reach
 
 MAX_BODY_BYTES = 8 << 20
 """A longer body cannot be the answer of a model; it is refused before it fills the memory."""
@@ -28,17 +29,19 @@ vLLM, after 5 s), and a request that is sent at that moment is lost."""
 class LaneTransport(httpx2.AsyncBaseTransport):
     """Opens as many connections as there are requests in flight, and keeps them for later ones."""
 
-    def __init__(self, proxy: str | None = None) -> None:
-        """``proxy``: the URL of the proxy that all requests go by."""
+    def __init__(self, proxy: str | None = None, *, resolved: bool = False) -> None:
+        """``proxy``: the URL of the proxy that all requests go by. ``resolved``: whether their hosts are what
+        ``reach.resolve`` returned."""
         self._proxy = proxy
+        self._resolved = resolved
         self._idle: dict[str, list[httpx2.AsyncHTTPTransport]] = defaultdict(list)
         self._lanes: list[httpx2.AsyncHTTPTransport] = []
         self._contexts: dict[str, SSLContext] = {}
 
     @classmethod
-    def to(cls, url: str) -> LaneTransport:
+    def to(cls, url: str, *, resolved: bool = False) -> LaneTransport:
         """Return one whose requests go by the proxy that the machine's settings name for ``url``, if any."""
-        return cls(_proxy_of(url))
+        return cls(proxy_of(url), resolved=resolved)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send on an idle lane and return the whole answer. Raises httpx2's errors."""
@@ -80,10 +83,10 @@ class LaneTransport(httpx2.AsyncBaseTransport):
         )
         lane = httpx2.AsyncHTTPTransport(verify=self._context(scheme), limits=limits, proxy=self._proxy)
         self._lanes.append(lane)
-        return lane
+        return lane if self._resolved or self._proxy else within_reach(lane)
 
 
-def _proxy_of(url: str) -> str | None:
+def proxy_of(url: str) -> str | None:
     """Return the URL of the proxy that the machine's settings name for ``url``; None where it is asked
     directly."""
     parts = urlsplit(url)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from combee.clients.reach import checked_sockets
 from combee.errors import UserError
 
 KEY_ID, KEY = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
@@ -55,6 +56,8 @@ def s3_options(secret: Mapping[str, str] | None = None) -> dict[str, Any]:
         options["client_kwargs"] = {"region_name": region}
     if url := secret.get("AWS_ENDPOINT_URL", "").strip():
         options["endpoint_url"] = _checked_endpoint(url)
+        if connections := checked_sockets(url):
+            options["config_kwargs"]["connector_args"] = connections
     return options
 
 

@@ -37,6 +37,7 @@ ERRORS: Mapping[str, Reason] = {
     "NoVerdict": R.EVALUATOR_NOT_CALIBRATED,
     "NoProxyVerdict": R.PROXY_NOT_CALIBRATED,
     "ProxyNotCalibrated": R.PROXY_NOT_CALIBRATED,
+    "AddressNotAllowed": R.ADDRESS_NOT_ALLOWED,
     "Endpoint": R.ENDPOINT_REFUSED,
     "ContextLength": R.ENDPOINT_REFUSED,
     "Store": R.STORE_UNUSABLE,
