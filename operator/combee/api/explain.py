@@ -123,7 +123,7 @@ def _known(name: str, around: type[Model] | None, root: type[Model]) -> str:
     names = list(fields_of(around)) if around is not None else []
     if meant := closest(name, names):
         return f"Did you mean {meant}? Fields here: {', '.join(names)}."
-    if places := list(places_of(name, root))[:3]:
+    if places := places_of(name, root)[:3]:
         return f"It belongs at {' or '.join(places)}. Fields here: {', '.join(names)}."
     return f"Fields here: {', '.join(names)}."
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
+from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
@@ -74,13 +75,21 @@ def locate(root: type[Model], loc: Loc) -> tuple[type[Model] | None, FieldInfo |
     return around, field
 
 
-def places_of(name: str, root: type[Model], path: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield the paths of all fields that are called ``name``."""
+def places_of(name: str, root: type[Model]) -> Sequence[str]:
+    """Return the paths of all fields that are called ``name``."""
+    return _places(root).get(name, ())
+
+
+@cache
+def _places(root: type[Model]) -> dict[str, list[str]]:
+    """Return the paths of all fields by their names: a manifest may have thousands of unknown ones."""
+    by_name: dict[str, list[str]] = {}
     for key, field in fields_of(root).items():
-        if key == name:
-            yield ".".join((*path, key))
-        if (inner := model_of(field.annotation)) is not None:
-            yield from places_of(name, inner, (*path, key))
+        by_name.setdefault(key, []).append(key)
+        inner = model_of(field.annotation)
+        for name, paths in (_places(inner) if inner is not None else {}).items():
+            by_name.setdefault(name, []).extend(f"{key}.{path}" for path in paths)
+    return by_name
 
 
 def bounds(field: FieldInfo) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
 
+from combee.api import fields
 from combee.api.load import parse_run, problems_in
 from combee.api.local import Given, check_local
 from combee.errors import ManifestError
@@ -282,3 +284,20 @@ def test_problems_in_lists_all_of_them_with_lines() -> None:
         "run.yaml:4: spec.models",
         "run.yaml:5: spec.seed",
     ]
+
+
+def test_thousands_of_unknown_fields_do_not_walk_the_models_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of them searched all models for a field of its name: 10,000 took minutes."""
+    looks, real = [0], fields.model_of
+
+    def counted(annotation: Any) -> Any:
+        looks[0] += 1
+        return real(annotation)
+
+    monkeypatch.setattr(fields, "model_of", counted)
+    text = json.dumps(edited("spec.task", {f"k{number}": number for number in range(1_000)}))
+    problems = problems_in(text, "run.yaml")
+    assert len(problems) == 1_002
+    assert looks[0] < 10 * len(problems)
