@@ -17,7 +17,6 @@ from kubernetes import client, config
 from admission_cases import Case, Manifest, bad, base, changed, changes, good
 from combee.api.cluster import check_cluster
 from combee.api.load import parse_resource
-from combee.api.run import PromptLearningRun
 from combee.errors import CombeeError, NotAvailableError
 from combee.generate.crd import KINDS
 from combee.names import API_GROUP
@@ -98,7 +97,7 @@ def refused_here(manifest: Manifest) -> str:
         return ""
     except CombeeError as error:
         return str(error)
-    problems = check_cluster(resource) if isinstance(resource, PromptLearningRun) else []
+    problems = check_cluster(resource)
     return str(problems[0]) if problems else ""
 
 

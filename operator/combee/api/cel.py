@@ -122,14 +122,14 @@ TEXTS: tuple[Rule, ...] = (
         f" && self[key].matches('^({_text(common.LABEL_VALUE)})$'))",
         "not a valid label: use at most 63 of letters, digits, '-', '_' and '.' after an optional prefix/, "
         "starting and ending with a letter or digit",
-        "common._labels",
+        "common.check_labels",
     ),
     Rule(
         "Annotations",
         f"self.all(key, size(key) <= 317 && key.matches('^({_text(common.LABEL_KEY)})$'))",
         "not a valid annotation: its key is at most 63 of letters, digits, '-', '_' and '.' after an "
         "optional prefix/",
-        "common._label_keys",
+        "common.check_label_keys",
     ),
     Rule(
         "ResourceList",

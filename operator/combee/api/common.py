@@ -187,15 +187,17 @@ def _whole_as_text(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def _labels(value: dict[str, str]) -> dict[str, str]:
-    _label_keys(value)
+def check_labels(value: dict[str, str]) -> dict[str, str]:
+    """Return labels. Raises an error for a key or a value that Kubernetes would not take."""
+    check_label_keys(value)
     for key, text in value.items():
         if not re.fullmatch(LABEL_VALUE, text):
             raise refuse(f"{key[:60]!r} has a value that labels cannot have", _LABEL_FIX)
     return value
 
 
-def _label_keys(value: dict[str, str]) -> dict[str, str]:
+def check_label_keys(value: dict[str, str]) -> dict[str, str]:
+    """Do the same of keys alone."""
     for key in value:
         if len(key) > 317 or not re.fullmatch(LABEL_KEY, key):
             raise refuse(f"{key[:60]!r} is not a valid key", _LABEL_FIX)
@@ -303,14 +305,14 @@ Quantity = Annotated[
 Labels = Annotated[
     dict[Str, Annotated[str, Strict(), Field(max_length=63)]],
     Field(max_length=64),
-    AfterValidator(_labels),
+    AfterValidator(check_labels),
     Scalar("Labels"),
 ]
 """labels of pods or nodes."""
 Annotations = Annotated[
     dict[Str, Annotated[str, Strict(), Field(max_length=4096)]],
     Field(max_length=64),
-    AfterValidator(_label_keys),
+    AfterValidator(check_label_keys),
     Scalar("Annotations"),
 ]
 
@@ -373,23 +375,3 @@ class ClaimRef(Model):
     """A whole PersistentVolumeClaim."""
 
     claim_name: ObjectName = Field(description="Name of the PersistentVolumeClaim.")
-
-
-class ObjectMeta(Model):
-    """Kubernetes' metadata. What the API server sets is accepted and not read."""
-
-    name: Label = Field(description="Name of the run; part of the name of everything it makes.")
-    namespace: Label | None = Field(default=None, description="Namespace; on a laptop without meaning.")
-    labels: dict[Str, Str] = Field(default_factory=dict, description="Labels.")
-    annotations: dict[Str, Str] = Field(default_factory=dict, description="Annotations.")
-    generate_name: Any = Field(default=None, description="Set by the API server; not read.")
-    uid: Any = Field(default=None, description="Set by the API server; not read.")
-    resource_version: Any = Field(default=None, description="Set by the API server; not read.")
-    generation: Any = Field(default=None, description="Set by the API server; not read.")
-    creation_timestamp: Any = Field(default=None, description="Set by the API server; not read.")
-    deletion_timestamp: Any = Field(default=None, description="Set by the API server; not read.")
-    deletion_grace_period_seconds: Any = Field(default=None, description="Set by the API server; not read.")
-    finalizers: Any = Field(default=None, description="Set by the API server; not read.")
-    owner_references: Any = Field(default=None, description="Set by the API server; not read.")
-    managed_fields: Any = Field(default=None, description="Set by the API server; not read.")
-    self_link: Any = Field(default=None, description="Set by the API server; not read.")

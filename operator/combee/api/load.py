@@ -165,7 +165,7 @@ def _resource(data: object, place: Callable[[Loc], str]) -> Resource:
 
 
 def _unfinished(data: object, place: Callable[[Loc], str]) -> Iterator[ManifestError]:
-    """Yield the fields of a spec that are null, which the API server refuses."""
+    """Yield the fields of a spec that are null, which the API server would drop without a word."""
     spec = data.get("spec") if isinstance(data, Mapping) else None
     for loc in _nulls(spec, ("spec",)):
         yield ManifestError(

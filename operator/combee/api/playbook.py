@@ -20,7 +20,6 @@ from combee.api.common import (
     Int,
     Model,
     NameRef,
-    ObjectMeta,
     ObjectName,
     Str,
     Words,
@@ -28,6 +27,7 @@ from combee.api.common import (
 )
 from combee.api.gateway import Gateway
 from combee.api.metric import Rubric
+from combee.api.objectmeta import ObjectMeta
 from combee.api.playbook_status import PlaybookStatus, VersionStatus
 from combee.api.run import RunSpec
 from combee.api.stakes import WEAKEST, FailureCost, Stakes, too_weak

@@ -18,7 +18,6 @@ from combee.api.common import (
     Int,
     Model,
     NameRef,
-    ObjectMeta,
     Words,
     distinct,
     refuse,
@@ -27,6 +26,7 @@ from combee.api.common import (
 from combee.api.energy import Energy
 from combee.api.engines import Engine
 from combee.api.methods import OPTIONS, Method
+from combee.api.objectmeta import ObjectMeta
 from combee.api.parts import Models, PodTemplate, RoleModel, Task
 from combee.api.prices import ModelPrice, Prices
 from combee.api.stopping import Stopping as Stopping

@@ -1,8 +1,8 @@
 """YAML as manifests need it: plain JSON values, every surprise of YAML refused.
 
 Scalars follow YAML 1.2's core schema (so a bare ``Off`` is text, ``010`` and ``1_000`` are not
-numbers, a date is text). Refused, with the line: duplicate keys, keys that are not text, tags,
-aliases that contain themselves or that expand to very much, deep nesting, oversized files.
+numbers, a date is text). Refused, with the line: duplicate keys, keys that are not text, tags, half a
+character, aliases that contain themselves or that expand to very much, deep nesting, oversized files.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class _Builder:
         text = node.value
         tag = node.tag.removeprefix(_TAG)
         if tag == "str":
-            return text
+            return text if text.isascii() else self._joined(node)
         if tag == "null" and _NULL.match(text):
             return None
         if tag == "bool" and _BOOL.match(text):
@@ -185,3 +185,10 @@ class _Builder:
                 node, "a number with more than 40 digits", "Write a shorter number, or quote it."
             )
         raise self._refuse(node, f"{text[:60]!r} with the tag {node.tag} is not allowed", "Remove the tag.")
+
+    def _joined(self, node: yaml.ScalarNode) -> str:
+        """Return a text with the characters that JSON writes in two halves as what they are."""
+        try:
+            return str(node.value).encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            raise self._refuse(node, "half a character", "Write both halves, or the character.") from None

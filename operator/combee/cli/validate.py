@@ -39,7 +39,9 @@ def refused_of(resource: Resource) -> Iterator[ManifestError]:
     """Yield what the operator refuses, whatever its installation allows. A laptop takes a run's files."""
     if isinstance(resource, PromptLearningRun):
         yield from refused_parts(resource.spec)
-    elif isinstance(resource, Playbook) and resource.spec.learn is not None:
+    if isinstance(resource, Playbook):
+        yield from check_cluster(resource)
+    if isinstance(resource, Playbook) and resource.spec.learn is not None:
         learn = {**resource.spec.learn.template.dump(), "playbookRef": {"name": resource.metadata.name}}
         body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "run"}, "spec": learn}
         for error in refused(PromptLearningRun.model_validate(body)):

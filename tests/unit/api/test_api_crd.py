@@ -17,7 +17,7 @@ from combee.api import cel_frozen
 from combee.api.cel import CLUSTER
 from combee.api.cel_table import RULES
 from combee.api.cluster import check_cluster
-from combee.api.common import Model, Rule
+from combee.api.common import Rule
 from combee.api.conditions import TABLE
 from combee.api.load import parse_resource
 from combee.api.playbook import RunTemplate
@@ -188,9 +188,7 @@ def test_every_rule_has_a_place_a_mirror_and_a_manifest_that_it_refuses(rule: Ru
 )
 def test_good_manifests_are_good_here(manifest: dict[str, Any]) -> None:
     resource = parse_resource(manifest, "")
-    assert isinstance(resource, Model)
-    if isinstance(resource, PromptLearningRun):
-        assert check_cluster(resource) == []
+    assert check_cluster(resource) == []
 
 
 @pytest.mark.parametrize(
@@ -203,7 +201,6 @@ def test_bad_manifests_are_bad_here(case: Any) -> None:
         assert error.where
         assert error.fix
         return
-    assert isinstance(resource, PromptLearningRun)
     problems = check_cluster(resource)
     assert problems
     for problem in problems:

@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 
 from combee.api.digests import manifest_digest
 from combee.api.load import parse_resource, parse_run, parse_runs, problems_in, resources_in
+from combee.api.playbook import Playbook
 from combee.api.run import PromptLearningRun
 from combee.api.yamlread import MAX_MANIFEST_BYTES, read_yaml
 from combee.cli.validate import run_validate
@@ -219,6 +220,28 @@ def test_merge_keys_and_aliases_work_in_reason() -> None:
     models = parse_runs(text, "small.yaml")[0].spec.models
     assert models.proposer.endpoint == models.task.endpoint
     assert models.proposer.sampling.temperature == 0.7
+
+
+def test_a_character_that_json_writes_in_two_halves_is_one() -> None:
+    manifest = {**yaml.safe_load(PLAYBOOK), "spec": {"canary": {"waived": "fine \U0001f600"}}}
+    text = json.dumps(manifest)
+    assert "\\ud83d\\ude00" in text
+    (playbook,) = resources_in(text, "pb.json")
+    assert isinstance(playbook, Playbook) and playbook.spec.canary is not None
+    assert playbook.spec.canary.waived == "fine \U0001f600"
+    (half,) = problems_in(text.replace("\\ude00", ""), "pb.json")
+    assert str(half).startswith("pb.json:1: half a character.")
+
+
+def test_annotations_are_long_and_their_prefixes_may_have_capitals() -> None:
+    more = {"Example.com/owner": "a", "kubectl.kubernetes.io/last-applied-configuration": "x" * 20_000}
+    manifest = yaml.safe_load(SMALL)
+    manifest["metadata"] |= {
+        "annotations": more,
+        "labels": {"example.com/team": "a"},
+        "generateName": "small-",
+    }
+    assert parse_run(manifest, "").metadata.annotations == more
 
 
 def test_an_object_from_the_api_server_is_read() -> None:

@@ -117,10 +117,8 @@ def test_what_the_operator_refuses_of_a_template_is_refused_before_it_is_applied
         )
 
 
-def test_a_line_that_was_left_empty_is_refused_as_the_api_server_refuses_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It was valid before: ``null`` is what many optional fields have where they are absent."""
+def test_a_line_that_was_left_empty_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``null`` is what many optional fields have where they are absent, and the API server drops it."""
     made = _run()
     made["spec"]["queue"] = None
     made["metadata"]["creationTimestamp"] = None
@@ -188,3 +186,36 @@ def test_the_page_on_trust_shows_what_is_said(
     Path("weak.yaml").write_text(manifests)
     assert run_validate(Path("weak.yaml"), as_json=False) == 2
     assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize(
+    ("part", "where", "what"),
+    [
+        (
+            {
+                "canary": {
+                    "mode": "Replay",
+                    "evaluator": {"url": "http://h/v1", "model": "m"},
+                    "replay": {"requests": {"uri": "requests.jsonl"}},
+                },
+                "delivery": {"gateway": {"enabled": True, "upstream": {"url": "http://h/v1"}}},
+            },
+            "spec.canary.replay.requests.uri",
+            "a cluster cannot read a file of yours",
+        ),
+        (
+            {"delivery": {"gateway": {"capture": {"store": {"uri": "file:///traffic"}}}}},
+            "spec.delivery.gateway.capture.store.uri",
+            "a cluster cannot write a file of yours",
+        ),
+    ],
+)
+def test_a_playbook_names_no_file_of_a_laptop(
+    part: dict[str, Any], where: str, what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "p.yaml"
+    made = {"apiVersion": API_VERSION, "kind": "Playbook", "metadata": {"name": "formula"}, "spec": part}
+    path.write_text(yaml.safe_dump(made))
+    assert run_validate(path, as_json=False) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f": {where}: {what}. Use s3://" in line
