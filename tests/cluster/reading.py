@@ -116,7 +116,7 @@ class Reader:
     def write(
         self,
         kind: str,
-        body: dict[str, Any],
+        body: dict[str, Any] | str,
         namespace: str,
         *,
         name: str = "",
@@ -132,7 +132,8 @@ class Reader:
         headers = {**self._headers(JSON), "Content-Type": form}
         if user:
             headers["Impersonate-User"] = user
-        status, text = self._send("PATCH" if name else "POST", path, json.dumps(body), headers)
+        sent = body if isinstance(body, str) else json.dumps(body)
+        status, text = self._send("PATCH" if name else "POST", path, sent, headers)
         return status, json.loads(text)
 
     def apply(self, objects: Iterable[dict[str, Any]], namespace: str = "") -> None:
