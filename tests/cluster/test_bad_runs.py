@@ -59,14 +59,12 @@ def plan(cluster: Cluster, namespace: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def with_data(name: str, train: str, held_out: str) -> dict[str, Any]:
+def with_data(name: str, train: str, held_out: str, url: str = "http://192.0.2.1:9/v1") -> dict[str, Any]:
     run = copy.deepcopy(next(o for o in quickstart() if o["kind"] == "PromptLearningRun"))
     run["metadata"]["name"] = name
     data = {"train": train, "heldOut": held_out}
     run["spec"]["task"]["data"] = {k: {"configMap": {"name": "data", "key": v}} for k, v in data.items()}
-    run["spec"]["models"] = {
-        role: {"endpoint": {"url": "http://192.0.2.1:9/v1", "model": "m"}} for role in ("task", "proposer")
-    }
+    run["spec"]["models"] = {role: {"endpoint": {"url": url, "model": "m"}} for role in ("task", "proposer")}
     del run["spec"]["engines"]
     return run
 
@@ -90,7 +88,7 @@ def apply_for_the_operator(server: Server) -> dict[str, Case]:
 
 
 def test_all_bad_manifests_are_told_why_and_others_go_on(
-    cluster: Cluster, namespace: str, operator: Operator
+    cluster: Cluster, namespace: str, team: str, operator: Operator
 ) -> None:
     api = client.CustomObjectsApi(config.new_client_from_config(cluster.environment["KUBECONFIG"]))
     server, runs = Server(api, namespace), Runs(cluster, namespace)
@@ -104,6 +102,9 @@ def test_all_bad_manifests_are_told_why_and_others_go_on(
     cases = apply_for_the_operator(server)
     for name, (train, held_out, *_) in {**BAD_DATA, **NOT_THERE}.items():
         assert server.create(with_data(name, train, held_out), dry_run=False)[1] == ""
+    cluster.kubectl("create", "service", "clusterip", "llm", "--tcp=8000", namespace=team)
+    elsewhere = with_data("elsewhere", "rows.jsonl", "others.jsonl", f"http://llm.{team}:8000/v1")
+    assert server.create(elsewhere, dry_run=False)[1] == ""
     refused = refused_by_the_server(server)
 
     def judged() -> bool:
@@ -128,6 +129,9 @@ def test_all_bad_manifests_are_told_why_and_others_go_on(
         assert re.search(r"[.;] ", found[one]["message"]), found[one]
     for name, (*_, says) in NOT_THERE.items():
         _says_what_is_missing(runs, name, says)
+    (failed,) = [c for c in runs.ended("elsewhere")["conditions"] if c["type"] == "Failed"]
+    assert failed["reason"] == "AddressNotAllowed", failed
+    assert f"llm.{team}: it leads to llm.{team}.svc.cluster.local, a name of" in failed["message"], failed
     assert refused + len(cases) + len(BAD_DATA) >= MANY
     print(f"{refused} refused by the server, {len(cases) + len(BAD_DATA)} by the operator")
     status = runs.ended()
