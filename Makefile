@@ -77,7 +77,7 @@ NODE := tests/cluster/node/node.sh
 cluster: $(VENV)/dev.stamp  ## bring up a real one-node Kubernetes here (root on Linux; twenty minutes once, then seconds), or check KUBECONFIG's
 	@PYTHON=$(abspath $(BIN))/python $(NODE) up
 
-kueue: cluster  ## install Kueue on that node from a folder with its release's manifests.yaml and image.tar (KUEUE=DIR, tried with 0.19.2), run the tests that need it, remove it
+kueue: cluster  ## install Kueue on that node from a folder that tests/cluster/node/kueue-release.sh makes (KUEUE=DIR, tried with 0.19.2), run the tests that need it, remove it
 	@tests/cluster/node/kueue.sh up "$(KUEUE)"
 	@$(BIN)/python -m pytest -m kueue tests/cluster/test_kueue.py; code=$$?; tests/cluster/node/kueue.sh down "$(KUEUE)"; exit $$code
 
