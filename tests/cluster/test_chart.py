@@ -73,6 +73,11 @@ def test_serves_the_whole_cluster_and_leaves_definitions_versions_and_data(
         for place in (("-A",), ("-n", namespace), ("-n", team)):
             assert not release.may("get", "secrets", *place)
             assert not release.may("list", "secrets", *place)
+        second = Release(cluster, team)
+        with pytest.raises(
+            AssertionError, match='ClusterRole "combee-(gateway|publish)".* exists and cannot'
+        ):
+            second.helm("install", "second", str(CHART), values={"crds": {"install": False}})
         _learns(cluster, team)
         _is_measured(cluster, namespace)
         cluster.kubectl("create", "-f", "-", namespace=team, stdin=VERSION)
