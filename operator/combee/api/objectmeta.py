@@ -12,8 +12,9 @@ NamePrefix = Annotated[
     str,
     Strict(),
     Field(max_length=253),
-    Form("NamePrefix", f"{OBJECT_NAME.pattern}-*", "not the beginning of a name", OBJECT_NAME.fix),
+    Form("NamePrefix", f"{OBJECT_NAME.pattern}-*(.-)?", "not the beginning of a name", OBJECT_NAME.fix),
 ]
+"""The API server does not look at what stands before a last dash."""
 
 
 def _annotations(value: dict[str, str]) -> dict[str, str]:
