@@ -56,6 +56,7 @@ ONLY_VALIDATE = (
     *("Write one of ACE", "Write one of ParallelScan"),  # words that packages add to
     *("not stated (", "not sound ("),  # discipline, which the operator asks about
     *("prices say nothing of", "is the proposer's model", "sameAsProposer is given, and the models differ"),
+    "a cluster starts the program of a container itself",
     *("is an argument", "is not a template's to set", "Use a plain key such as team"),
 )
 """Words of refusals that no schema and no rule of the CRDs states."""
