@@ -173,6 +173,21 @@ def gateway(data: bytes) -> None:
     LOOP.run(GATEWAY.heard(data))
 
 
+def upstream(data: bytes) -> None:
+    """What an upstream of the gateway answers, in one piece or two."""
+    LOOP.run(GATEWAY.passed(data))
+
+
+def upstream_seeds() -> Iterable[bytes]:
+    """Answers and streams, whole and cut, and each case of the tests."""
+    bodies = [*map(replies.body, replies.CHAT), EVENTS]
+    cases = [raw for raw in replies.CASES_BY_NAME.values() if isinstance(raw, bytes) and len(raw) < 4096]
+    odd = replies.http(b"{}", b"x-odd: a\x05b"), replies.http(b"{}", status=b"999 No")
+    for raw in [*map(replies.http, bodies), *cases, *odd]:
+        yield b"\xff" + raw
+        yield b"\x28" + raw[: len(raw) // 2]
+
+
 def stored(data: bytes) -> None:
     """A file that another process left, or that a user gave, to the reader of its kind."""
     if data:
@@ -220,6 +235,7 @@ DOORS = {
     "text": Door(text, text_seeds, (*NAMES, *JSON, "op", "section", "keep", "reflections", "u-1", "bullets")),
     "json": Door(json_value, json_seeds, JSON),
     "gateway": Door(gateway, GATEWAY.seeds, (*HTTP, *REQUEST)),
+    "upstream": Door(upstream, upstream_seeds, HTTP),
     "stored": Door(
         stored,
         lambda: (bytes([n]) + seed for n, row in enumerate(READERS) for seed in row.seeds),

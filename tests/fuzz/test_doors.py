@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from doors import DOORS, variants
+from doors import DOORS, GATEWAY, LOOP, variants
+from hostile import http
 
 HERE = Path(__file__).parent
 SECONDS = int(os.environ.get("COMBEE_FUZZ_SECONDS", "60"))
@@ -26,6 +27,20 @@ def test_a_door_takes_what_is_known_to_be_hard(name: str) -> None:
     for whole in door.seeds():
         for data in variants(whole):
             door.one(data)
+
+
+def test_a_header_that_no_server_may_send_is_left_out_of_an_answer() -> None:
+    """The gateway called it a bug of its own."""
+    odd = http(b"{}", b"x-good: c", b"x-odd: a\x05b")
+    answer = LOOP.run(GATEWAY.passed(b"\xff" + odd))
+    assert answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b"\r\n\r\n{}")
+    assert b"x-good: c" in answer and b"x-odd" not in answer
+
+
+@pytest.mark.parametrize("status", [b"101 Switching", b"600 No", b"999 No"])
+def test_a_status_that_ends_nothing_is_no_answer(status: bytes) -> None:
+    answer = LOOP.run(GATEWAY.passed(b"\xff" + http(b"{}", status=status)))
+    assert answer.startswith(b"HTTP/1.1 502 ") and b"no_answer" in answer
 
 
 @pytest.fixture(scope="session")

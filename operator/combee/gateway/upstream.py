@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from ipaddress import ip_address
 from socket import AF_INET, AF_INET6, AF_UNSPEC, AI_NUMERICHOST, AddressFamily
@@ -31,6 +32,8 @@ while it is being reused."""
 NAMES_SECONDS = 5
 """How long resolved addresses are trusted: those of a headless Service change with its pods."""
 Headers = Iterable[tuple[bytes, bytes]]
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+"""What no value of a header may hold: servers send it all the same, and ours refuses to."""
 
 NOT_PASSED_ON = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization te trailer trailers "
@@ -120,9 +123,13 @@ class Upstreams:
             try:
                 target = URL(url, encoded=True)
                 _check_address(target.host or "")
-                return await self._session.request(
+                response = await self._session.request(
                     method, target, data=body or None, headers=sent, allow_redirects=False
                 )
+                if not 200 <= response.status < 600:
+                    response.close()
+                    raise NoAnswerError(f"the upstream answers with the status {response.status}")
+                return response
             except (ServerDisconnectedError, ClientOSError) as error:
                 if last:
                     raise _no_answer(error) from None
@@ -161,7 +168,11 @@ async def next_piece(response: ClientResponse) -> bytes:
 def passed_back(response: ClientResponse) -> list[tuple[bytes, bytes]]:
     """Return the headers of a response that the client sees."""
     left_out = NOT_PASSED_ON | _named(response.raw_headers)
-    return [(name, value) for name, value in response.raw_headers if name.lower() not in left_out]
+    return [
+        (name, value)
+        for name, value in response.raw_headers
+        if name.lower() not in left_out and not _CONTROL.search(value)
+    ]
 
 
 def _named(headers: Headers) -> set[bytes]:
