@@ -45,6 +45,7 @@ with (
     from combee.clients import energy
     from combee.clients.model.memo import Memo
     from combee.jsonread import read_json
+    from combee.methods.protocol import ParseError
     from combee.methods.replies import MAX_MENDED_CHARS
     from combee.plan.playbook.queries import Query, read_answer
 
@@ -127,12 +128,20 @@ EVENTS = (
 
 
 def text(data: bytes) -> None:
-    """What a model says, to every parser of it."""
-    replies.is_read(data.decode(errors="replace"))
+    """What a model says, to one of its parsers."""
+    if data:
+        with contextlib.suppress(ParseError):
+            read = replies.READERS[data[0] % len(replies.READERS)]
+            repr(read(data[1:].decode(errors="replace"))).encode()
 
 
 def text_seeds() -> Iterable[bytes]:
-    """Whole answers, and answers that are broken as models break them."""
+    """Whole answers, answers that are broken as models break them, and some that take long to mend, to each
+    parser."""
+    yield from (bytes([n]) + one for one in _answers() for n in range(len(replies.READERS)))
+
+
+def _answers() -> Iterable[bytes]:
     whole = '{"answer": "42", "lessons": [{"text": "a", "records": ["r-1"]}], "quality": 1, "correct": true}'
     entries = '{"entries": [{"op": "ADD", "section": "s", "text": "If a, do b.", "reflections": ["r-1.1"]}]}'
     for good in (whole, entries, '{"keep": [["u-1", "u-2"]], "entries": []}'):
