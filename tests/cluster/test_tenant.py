@@ -154,6 +154,37 @@ def test_a_claim_or_configmap_that_the_editor_may_not_get_is_refused_wherever_it
     assert not made.refused, made.text
 
 
+REQUESTS = {"mode": "Replay", "evaluator": {"url": ECHO, "model": "m"}}
+DATA_PARTS: dict[str, dict[str, Any]] = {
+    "capture": {"delivery": {"gateway": {**GATEWAY, "capture": {"store": {"pvc": {"claimName": "theirs"}}}}}},
+    **{
+        f"requests-{kind}": {
+            "delivery": {"gateway": GATEWAY},
+            "canary": {**REQUESTS, "replay": {"requests": {kind: named}}},
+        }
+        for kind, named in (
+            ("pvc", {"claimName": "theirs", "path": "rows.jsonl"}),
+            ("configMap", {"name": "theirs", "key": "rows.jsonl"}),
+        )
+    },
+    **{
+        f"template-{place}": {
+            "learn": {"template": {k: v for k, v in run["spec"].items() if k != "playbookRef"}}
+        }
+        for place, run in DATA_PLACES.items()
+    },
+}
+
+
+@pytest.mark.parametrize("part", DATA_PARTS)
+def test_a_playbook_is_asked_the_same_of_claims_and_configmaps(tenant: Tenant, part: str) -> None:
+    playbook = {**_playbook({}), "spec": DATA_PARTS[part]}
+    refused = tenant.create(playbook, EDITOR)
+    assert refused.refused and "DataNotAllowed: you may not get the" in refused.text, refused.text
+    made = tenant.create(playbook, TRUSTED)
+    assert not made.refused, made.text
+
+
 @pytest.mark.parametrize(
     "url", ["http://169.254.169.254/v1", "http://127.1:8000/v1", "http://llm.other.svc/v1", "http://[::1]/v1"]
 )
