@@ -75,7 +75,7 @@ def test_serves_the_whole_cluster_and_leaves_definitions_versions_and_data(
             assert not release.may("list", "secrets", *place)
         second = Release(cluster, team)
         with pytest.raises(
-            AssertionError, match='ClusterRole "combee-(gateway|publish)".* exists and cannot'
+            AssertionError, match=r'ClusterRole "combee-(gateway|publish)".* exists and cannot'
         ):
             second.helm("install", "second", str(CHART), values={"crds": {"install": False}})
         _learns(cluster, team)
