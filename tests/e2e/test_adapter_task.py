@@ -16,7 +16,8 @@ from e2e_support import ENDED, ROOT, Sim, Sims, process, result_of
 from killing import Killed, survives_every_write
 from pods import Cluster
 
-from combee.methods.gepa import GepaMethod, Pool
+from combee.methods.components.pool import Pool
+from combee.methods.gepa import GepaMethod
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(sys.platform != "linux", reason="pods are Linux processes")]
 EXAMPLES = ROOT / "examples"

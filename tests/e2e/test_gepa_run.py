@@ -15,8 +15,10 @@ from combee.local.flags import StandInFlags
 from combee.local.meter import Silent
 from combee.local.session import prepare, run_session
 from combee.local.sources import parse_stand_ins
-from combee.methods.gepa import GepaMethod, Pool, standing
-from combee.methods.gepa.standing import members, scores
+from combee.methods.components import standing
+from combee.methods.components.pool import Pool
+from combee.methods.components.standing import members, scores
+from combee.methods.gepa import GepaMethod
 from combee.report import bundle, figures
 from combee.report.result import Result
 from waiting import until

@@ -38,7 +38,7 @@ from combee.errors import BudgetExhaustedError, BugError, CombeeError, EndpointE
 from combee.jsonread import read_json
 from combee.methods import judging
 from combee.methods.ace import answers as ace
-from combee.methods.gepa import answers as gepa
+from combee.methods.components import answers as components
 from combee.methods.protocol import ParseError, Rendered
 from combee.plan.playbook.queries import Query, read_answer
 from combee.records import Message, Prompt, Trajectory
@@ -170,15 +170,15 @@ def goes_on_with(role: str, completion: Completion) -> None:
 
 READERS: tuple[Callable[[str], Any], ...] = (
     ace.parse_rollout,
-    gepa.parse_rollout,
+    components.parse_rollout,
     lambda text: ace.parse_reflection(
         text, reflection_id="r-1", trajectory=Trajectory("t", "e", "", "", "", 0.0, False, "")
     ),
     lambda text: ace.parse_leaf(text, reflections=[], playbook=Rendered("", 0)),
     lambda text: ace.parse_merge(text, updates=[], playbook=Rendered("", 0)),
     lambda text: ace.parse_summary(text, summary_id="s-1", reflections=[]),
-    lambda text: gepa.parse_lessons(text, component="c", sources={}),
-    lambda text: gepa.parse_text(text, component="c", sources=["t"]),
+    lambda text: components.parse_lessons(text, component="c", sources={}),
+    lambda text: components.parse_text(text, component="c", sources=["t"]),
     judging.parse_verdict,
     lambda text: judging.parse_rubric(text, (0,)),
 )

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 from hypothesis import strategies as st
 
-from combee.methods.gepa import GepaMethod, Pool, Terms
-from combee.methods.gepa.pool import Acceptance, Edited, Lost, Merged, Origin, Scored, Variant
+from combee.methods.components.pool import Acceptance, Edited, Lost, Merged, Origin, Pool, Scored, Variant
+from combee.methods.gepa import GepaMethod, Terms
 from combee.methods.protocol import Refusal, Update
 from combee.methods.verification import Round, Verified
 from combee.records import Trajectory

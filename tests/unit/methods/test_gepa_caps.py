@@ -6,9 +6,9 @@ import pytest
 from gepa_makers import lesson
 
 from combee.algo.tokens import estimate_tokens
+from combee.methods.components.pool import MAIN
 from combee.methods.gepa import GepaMethod, Terms
-from combee.methods.gepa.pool import MAIN
-from combee.methods.gepa.reduction import LAST_CALL
+from combee.methods.gepa.method import LAST_CALL
 from combee.methods.protocol import Rendered
 
 

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from combee.algo.alike import COPY, copy_of
 from combee.algo.tokens import estimate_tokens
-from combee.methods.gepa import Pool
+from combee.methods.components.losses import KEPT, tried, with_losses
+from combee.methods.components.pool import Acceptance, Edited, Lost, Pool
+from combee.methods.components.standing import members, pending
 from combee.methods.gepa.edits import EDIT, EDITS, drawn_edits, edit_weights, lifts
-from combee.methods.gepa.losses import KEPT, tried, with_losses
-from combee.methods.gepa.pool import Acceptance, Edited, Lost
-from combee.methods.gepa.standing import members, pending
 from combee.methods.protocol import TRIED_TOKENS, Proposals, Rendered
 from combee.records import Diversity, Trajectory
 from combee.sim.embedding import embed

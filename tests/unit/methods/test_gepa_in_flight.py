@@ -12,10 +12,10 @@ from gepa_makers import GEPA, answer, pool_of, rewrite, scored, settled, variant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from combee.methods.gepa import Pool
+from combee.methods.components.pool import Pool
+from combee.methods.components.standing import members, pending
 from combee.methods.gepa.draws import Draws
 from combee.methods.gepa.pareto import choose_parents, undominated
-from combee.methods.gepa.standing import members, pending
 from combee.methods.protocol import Rendered
 from combee.records import Trajectory
 

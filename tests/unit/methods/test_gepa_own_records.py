@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from gepa_makers import GEPA, answer, rewrite, settled, variant
 
-from combee.methods.gepa import Pool
+from combee.methods.components.pool import Pool
+from combee.methods.components.standing import objectives, rendered_variant, scores
 from combee.methods.gepa.draws import Draws
 from combee.methods.gepa.pareto import choose_parents, fronts
-from combee.methods.gepa.standing import objectives, rendered_variant, scores
 from combee.records import Shown, Trajectory
 
 BATCH = {str(k): answer(str(k), 0.0) for k in range(4)}

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.errors import DataError
-from combee.methods.gepa import Pool
+from combee.methods.components.pool import Pool
+from combee.methods.components.standing import members
 from combee.methods.gepa.draws import Draws
 from combee.methods.gepa.pareto import Frontier, choose_parents, fronts, undominated
-from combee.methods.gepa.standing import members
 
 START, ONE, OTHER, POOR = (variant(instructions=text) for text in ("start", "one", "other", "poor"))
 SCORES = {

@@ -9,9 +9,8 @@ from gepa_makers import GEPA, pool_of, pools, scored, variant
 from hypothesis import given
 
 from combee.errors import DataError
-from combee.methods.gepa import Pool
-from combee.methods.gepa.pool import Acceptance, read_components
-from combee.methods.gepa.standing import best, mean_score, members, ranked, scores
+from combee.methods.components.pool import Acceptance, Pool, read_components
+from combee.methods.components.standing import best, mean_score, members, ranked, scores
 from combee.methods.protocol import Refusal
 
 

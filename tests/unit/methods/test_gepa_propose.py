@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.algo.tokens import estimate_tokens
-from combee.methods.gepa.lessons import HEADING, grouped, split, with_block
-from combee.methods.gepa.propose import children, parts
-from combee.methods.gepa.templates import CURRENT, SIDE, WHOLE_TEXTS, Templates, fill
+from combee.methods.components.lessons import HEADING, grouped, split, with_block
+from combee.methods.components.prompts import fill
+from combee.methods.components.propose import children, parts
+from combee.methods.gepa.templates import CURRENT, SIDE, WHOLE_TEXTS, Templates
 from combee.methods.protocol import Update
 
 LINES = st.text(st.characters(categories=["L", "N", "Z"], include_characters=".,%"), max_size=30)

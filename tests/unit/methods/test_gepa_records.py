@@ -8,7 +8,7 @@ from gepa_makers import GEPA, answer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.methods.gepa.prompts import MAX_GIVEN_CHARS, SHARED_CHARS, record_text, told_once
+from combee.methods.components.prompts import MAX_GIVEN_CHARS, SHARED_CHARS, record_text, told_once
 
 OPTIONS = "Choose from these tags: " + ", ".join(f"TagNumber{k}" for k in range(60)) + ". Answer in order. "
 TEXT = st.text(st.characters(categories=["L", "N"], include_characters=" .,:|"), max_size=80)

@@ -6,8 +6,8 @@ from gepa_makers import GEPA, answer, variant
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.methods.gepa.reduction import COMPONENT, carried_by_reduce, parts
-from combee.methods.gepa.standing import rendered_variant
+from combee.methods.components.reduction import COMPONENT, carried_by_reduce, parts
+from combee.methods.components.standing import rendered_variant
 from combee.records import Lesson, Reflection
 
 

@@ -10,12 +10,12 @@ from gepa_makers import GEPA, answer, lesson, pool_of, rewrite, scored, settled,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.methods.gepa import Pool
+from combee.methods.components.pool import Merged, Origin, Pool
+from combee.methods.components.standing import best, members, pending, scores
+from combee.methods.components.trying import acceptance
 from combee.methods.gepa.draws import Draws
 from combee.methods.gepa.merge import ancestors, choose, mergeable, merged
-from combee.methods.gepa.pool import Merged, Origin
-from combee.methods.gepa.standing import best, members, pending, scores
-from combee.methods.gepa.verification import acceptance, holds_up
+from combee.methods.gepa.verification import holds_up
 from combee.records import Trajectory
 
 SELECT = ["s1", "s2", "s3", "s4"]

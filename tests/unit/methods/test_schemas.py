@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from combee.methods.ace import schemas as ace
-from combee.methods.gepa.prompts import ROLLOUT, lessons_schema
+from combee.methods.components.prompts import ROLLOUT, lessons_schema
 from combee.methods.schemas import (
     BYTES_PER_TOKEN,
     MOST_IDS,

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from combee.algo.tokens import estimate_tokens
 from combee.api.run import RunSpec
 from combee.clients.model.wire import Answered, ChatRequest, Completion
+from combee.methods.components.pool import MAIN
 from combee.methods.gepa import GepaMethod, Terms
-from combee.methods.gepa.pool import MAIN
 from combee.methods.protocol import VARIANT, Rendered, Update
 from combee.plan.decide import iteration_plan
 from combee.plan.state import DataFacts, RunState

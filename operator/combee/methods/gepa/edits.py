@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from combee.algo.lifts import weights_of
+from combee.methods.components.pool import Edited, Pool, Variant
+from combee.methods.components.standing import mean_score, scores
 from combee.methods.gepa.draws import Draws
-from combee.methods.gepa.pool import Edited, Pool, Variant
-from combee.methods.gepa.standing import mean_score, scores
 
 EDIT = "edit"
 """The key of ``Rendered.ids`` for the kind of edit that is asked for."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from combee.algo.graph import closure
 from combee.api.method_gepa import Frontier
+from combee.methods.components.pool import Pool, Variant
+from combee.methods.components.standing import mean_score, scores
 from combee.methods.gepa.draws import Draws
 from combee.methods.gepa.pareto import undominated
-from combee.methods.gepa.pool import Pool, Variant
-from combee.methods.gepa.standing import mean_score, scores
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from gepa.gepa_utils import find_dominator_programs, select_program_candidate_fr
 
 from combee.api.method_gepa import Frontier
 from combee.errors import DataError
+from combee.methods.components.pool import VALUE, Pool
+from combee.methods.components.standing import mean_score, members, objectives, scores
 from combee.methods.gepa.draws import Draws
-from combee.methods.gepa.pool import VALUE, Pool
-from combee.methods.gepa.standing import mean_score, members, objectives, scores
 
 Front = dict[str, set[int]]
 """key -> positions in ``members(pool)`` of the variants that lead there."""

@@ -7,13 +7,10 @@ own names, so that a template that was written for it works here.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from combee.api.method_gepa import CURRENT_TEXT as CURRENT
 from combee.api.method_gepa import SIDE_INFO as SIDE
-
-_PLACEHOLDER = re.compile(f"{re.escape(CURRENT)}|{re.escape(SIDE)}")
 
 MAP = f"""\
 An assistant works with these instructions:
@@ -100,13 +97,3 @@ class Templates:
 
 
 WHOLE_TEXTS = Templates(WHOLE_MAP, WHOLE_REDUCE)
-
-
-def fill(template: str, *, current: str, side: str) -> str:
-    """Return the template with both put in, in one pass; what is put in is not searched for placeholders.
-
-    >>> fill("<curr_param>: <side_info>", current="<side_info>", side="x")
-    '<side_info>: x'
-    """
-    values = {CURRENT: current, SIDE: side}
-    return _PLACEHOLDER.sub(lambda match: values[match.group()], template)

@@ -6,21 +6,15 @@ from dataclasses import dataclass, field
 
 from combee.api.method_gepa import GepaOptions as Stated
 from combee.api.run import RunSpec
+from combee.methods.components.method import ComponentTerms
 from combee.methods.gepa.templates import WHOLE_TEXTS, Templates
 from combee.methods.gepa.verification import Rules
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What a run's GEPA works by, with every default filled in.
+class Terms(ComponentTerms):
+    """What a run's GEPA works by, with every default filled in."""
 
-    ``budget_tokens``: the most tokens that a variant may take in a prompt. ``whole_texts``: calls about
-    records propose a component's whole new text instead of lessons that cite their records.
-    """
-
-    seed: int = 0
-    budget_tokens: int = 8000
-    whole_texts: bool = False
     rules: Rules = field(default_factory=Rules)
     map_template: str | None = None
     reduce_template: str | None = None

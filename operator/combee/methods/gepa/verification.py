@@ -13,25 +13,29 @@ not judged either, so that it may come again; an example without a score is aske
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from combee.algo.grouping import grouped
 from combee.api.method_gepa import Frontier
+from combee.methods.components.pool import Acceptance, Merged, Origin, Pool
+from combee.methods.components.propose import parts
+from combee.methods.components.standing import pending, scores
+from combee.methods.components.trying import (
+    Asking,
+    acceptance,
+    dropped,
+    scored,
+    swept,
+    verified,
+    with_children,
+)
 from combee.methods.gepa.draws import Draws
 from combee.methods.gepa.edits import edit_of, edited
-from combee.methods.gepa.losses import losses_of, with_losses
 from combee.methods.gepa.merge import choose, merged
-from combee.methods.gepa.pool import VALUE, Acceptance, Merged, Origin, Pool, Scored, Variant
-from combee.methods.gepa.propose import Child, parts
-from combee.methods.gepa.standing import members, pending, render, scores
-from combee.methods.verification import Known, Page, Rollout, Round, Verified, Verifying
+from combee.methods.verification import Page, Rollout, Round, Verifying
 from combee.records import Trajectory
-
-PARTIAL = "partial"
-"""The objective that is a task's partial credit."""
-_Asking = Generator[Round, Sequence[Trajectory], Pool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,50 +46,22 @@ class Rules:
     merges: int = 5
 
 
-def with_children(pool: Pool, parent: str, children: Iterable[Child], iteration: int) -> Pool:
-    """Return the pool with proposals that it neither has nor has judged before; they wait to be judged."""
-    known = {fact.variant for fact in pool.judged} | pool.by_digest.keys()
-    new = [(kind, variant) for kind, variant in children if variant.digest not in known]
-    return replace(
-        pool,
-        variants=pool.variants | {variant for _, variant in new},
-        origins=pool.origins | {Origin(variant.digest, kind, (parent,), iteration) for kind, variant in new},
-    )
-
-
 def verification(
     pool: Pool, *, trajectories: Mapping[str, Trajectory], rules: Rules, budget_tokens: int
 ) -> Verifying[Pool]:
     """Settle what ``with_children`` added."""
-    before = _minibatches(trajectories.values())
-    known = pool.judged
+    minibatches, before = _minibatches(trajectories.values()), pool
     waiting = pending(pool)
     if waiting:
-        pool = yield from _tried(pool, waiting, before, "minibatch")
+        pool = yield from _tried(pool, waiting, minibatches, "minibatch")
         pool, retried = _retried(pool, _of_losing_parents(pool, waiting))
         if retried:
-            pool = yield from _tried(pool, retried, before, "minibatch by component")
+            pool = yield from _tried(pool, retried, minibatches, "minibatch by component")
             waiting += retried
-    lost = {fact.variant for fact in pool.judged if not fact.accepted}
-    losses = losses_of(pool, sorted(lost & pool.by_digest.keys()))
-    pool = with_losses(_without(pool, lost | set(pending(pool))), losses)
-    pool = yield from _scored(pool)
-    if any(fact.accepted for fact in pool.judged - known):
+    pool = yield from scored(dropped(pool))
+    if any(fact.accepted for fact in pool.judged - before.judged):
         pool = yield from _merged(pool, rules)
-    fresh = pool.judged - known
-    won = sum(fact.accepted for fact in fresh)
-    seen = _seen(pool, render(pool, budget_tokens=budget_tokens).included)
-    return Verified(pool, max(len(waiting), len(fresh)), len(fresh), won, seen)
-
-
-def _seen(pool: Pool, whole: Sequence[str]) -> Mapping[str, Known]:
-    """Return what the variant that is rendered ``whole`` scored on select; nothing of one that is cut."""
-    partial = scores(pool, PARTIAL)
-    return {
-        example: (value, partial.get(digest, {}).get(example))
-        for digest in whole
-        for example, value in scores(pool).get(digest, {}).items()
-    }
+    return verified(pool, before, len(waiting), budget_tokens=budget_tokens)
 
 
 _Minibatches = Mapping[str, Mapping[str, float | None]]
@@ -107,7 +83,7 @@ def _of_losing_parents(pool: Pool, children: Sequence[str]) -> list[str]:
     return [digest for digest in children if parent[digest] not in beaten]
 
 
-def _tried(pool: Pool, children: Sequence[str], before: _Minibatches, stage: str) -> _Asking:
+def _tried(pool: Pool, children: Sequence[str], before: _Minibatches, stage: str) -> Asking:
     rollouts: list[Rollout] = []
     tried: list[tuple[str, Mapping[str, float | None], int]] = []
     for digest in children:
@@ -142,43 +118,7 @@ def _retried(pool: Pool, failed: Sequence[str]) -> tuple[Pool, list[str]]:
     return pool, added
 
 
-def _without(pool: Pool, gone: Set[str]) -> Pool:
-    """Return the pool without these texts, which would only lengthen it; verdicts on judged ones stay."""
-    return replace(
-        pool,
-        variants=frozenset(one for one in pool.variants if one.digest not in gone),
-        origins=frozenset(one for one in pool.origins if one.variant not in gone),
-    )
-
-
-def _scored(pool: Pool) -> _Asking:
-    """Score the members on select that lack an example which another has a score for, or any."""
-    known = scores(pool)
-    every = set().union(*(known.get(digest, {}) for digest in members(pool)))
-    lacking = [digest for digest in members(pool) if not every or not every <= known.get(digest, {}).keys()]
-    if not lacking:
-        return pool
-    return (yield from _swept(pool, [pool.by_digest[digest] for digest in lacking], "select of variants"))
-
-
-def _swept(pool: Pool, variants: Sequence[Variant], stage: str) -> _Asking:
-    answers = yield Round(
-        stage, sweep=tuple(Page.of(one.text, variants[0].text, one.components) for one in variants)
-    )
-    each = len(answers) // len(variants)
-    facts = set[Scored]()
-    for place, variant in enumerate(variants):
-        for one in answers[place * each : (place + 1) * each]:
-            if one.error:
-                continue
-            facts.add(Scored(variant.digest, one.example_id, VALUE, one.score))
-            if one.partial is not None:
-                facts.add(Scored(variant.digest, one.example_id, PARTIAL, one.partial))
-            facts |= {Scored(variant.digest, one.example_id, name, value) for name, value in one.objectives}
-    return replace(pool, scores=pool.scores | facts)
-
-
-def _merged(pool: Pool, rules: Rules) -> _Asking:
+def _merged(pool: Pool, rules: Rules) -> Asking:
     """Merge two lineages, where a merge is left to do and there are two to merge."""
     if len(pool.merged) >= rules.merges:
         return pool
@@ -195,7 +135,7 @@ def _merged(pool: Pool, rules: Rules) -> _Asking:
     iteration = max(origin.iteration for origin in pool.origins)
     origin = Origin(child.digest, "merge", (lineages.one, lineages.other), iteration)
     grown = replace(pool, variants=pool.variants | {child}, origins=pool.origins | {origin})
-    grown = yield from _swept(grown, [child], "select of a merge")
+    grown = yield from swept(grown, [child], "select of a merge")
     known = scores(grown)
     one, other = known.get(lineages.one, {}), known.get(lineages.other, {})
     accepted, gain, count = holds_up(known.get(child.digest, {}), one, other)
@@ -203,35 +143,6 @@ def _merged(pool: Pool, rules: Rules) -> _Asking:
         return pool
     verdict = Acceptance(child.digest, accepted, gain, count)
     return replace(grown if accepted else pool, judged=pool.judged | {verdict})
-
-
-LEAST_SHARE = 0.5
-"""Share of the minibatch that both must have answered for a verdict."""
-
-Answers = Mapping[str, float | None]
-"""Score by example; None: the answer was lost, so nothing is known."""
-
-
-def acceptance(child: str, before: Answers, after: Answers) -> Acceptance | None:
-    """Return the verdict: accepted when the sum over the examples that both answered is strictly higher.
-
-    Return None when both answered fewer than half of the examples of ``before``: a bad day is no verdict.
-    Sums are exact (``math.fsum``), so the order of examples cannot matter.
-
-    >>> acceptance("c", {"1": 0.0, "2": 1.0}, {"1": 1.0, "2": 1.0})
-    Acceptance(variant='c', accepted=True, gain=1.0, examples=2)
-    >>> acceptance("c", {"1": 0.0, "2": 1.0}, {"1": None, "2": 1.0})
-    Acceptance(variant='c', accepted=False, gain=0.0, examples=1)
-    """
-    pairs = [
-        (known, seen)
-        for example, known in before.items()
-        if known is not None and (seen := after.get(example)) is not None
-    ]
-    if not pairs or len(pairs) < LEAST_SHARE * len(before):
-        return None
-    gain = math.fsum(seen for _, seen in pairs) - math.fsum(known for known, _ in pairs)
-    return Acceptance(child, gain > 0, gain, len(pairs))
 
 
 def holds_up(child: Mapping[str, float], *others: Mapping[str, float]) -> tuple[bool, float, int]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from combee.algo.grouping import grouped
 from combee.algo.tokens import BYTES_PER_TOKEN, estimate_tokens
-from combee.methods.gepa.lessons import ranked, split, with_block
-from combee.methods.gepa.pool import Variant
+from combee.methods.components.lessons import ranked, split, with_block
+from combee.methods.components.pool import Variant
 from combee.methods.protocol import Update, VariantKind
 
 Child = tuple[VariantKind, Variant]

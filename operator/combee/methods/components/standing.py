@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from combee.algo.tokens import BYTES_PER_TOKEN, estimate_tokens
 from combee.errors import BugError
-from combee.methods.gepa.pool import VALUE, Pool, Variant
+from combee.methods.components.pool import VALUE, Pool, Variant
 from combee.methods.protocol import OVER_BUDGET, VARIANT, LeftOut, Rendered, VariantView
 
 
@@ -62,7 +62,7 @@ def ranked(pool: Pool) -> list[str]:
     known = scores(pool)
     order = members(pool)
     if not order:
-        raise BugError("a pool without a start", where="gepa")
+        raise BugError("a pool without a start", where="pool")
     return sorted(order, key=lambda digest: (-mean_score(known.get(digest)), order.index(digest)))
 
 

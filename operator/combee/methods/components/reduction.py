@@ -13,15 +13,12 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from combee.algo.tokens import estimate_tokens
-from combee.methods.gepa.prompts import narrowed
+from combee.methods.components.prompts import narrowed
 from combee.methods.protocol import Part, Rendered
 from combee.records import Reflection
 
 COMPONENT = "component"
 """The key of ``Rendered.ids`` that names which component a text is."""
-LAST_CALL = 8
-"""Most lessons that a last call works into a component. All wait for it, and it writes as long as it is given
-much; the other lessons stand word for word below its text, in the child that has them all."""
 
 
 def parts(playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from combee.algo.alike import copy_of
 from combee.algo.grouping import grouped
-from combee.methods.gepa.pool import Lost, Pool, Variant
-from combee.methods.gepa.propose import Child, proposed
-from combee.methods.gepa.standing import best
+from combee.methods.components.pool import Lost, Pool, Variant
+from combee.methods.components.propose import Child, proposed
+from combee.methods.components.standing import best
 from combee.methods.protocol import Proposals, Rendered, Update, tried_within
 from combee.methods.replies import quote_line
 

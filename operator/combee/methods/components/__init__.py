@@ -1,0 +1,1 @@
+"""A prompt of named components as an artifact: what the methods share that learn one."""
