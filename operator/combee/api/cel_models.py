@@ -8,12 +8,12 @@ from combee.api import cel_baseline, common, engines
 from combee.api.aggregation import STRATEGIES
 from combee.api.canary import Canary
 from combee.api.cel import CLUSTER
+from combee.api.cel_methods import CHOSEN_METHOD_RULES, METHOD_RULES
 from combee.api.cel_metric import METRIC_RULES, goes_with
 from combee.api.common import Model, Rule
 from combee.api.engines import Engine, ServiceRef, Vllm
 from combee.api.fields import fields_of
 from combee.api.gateway import Gateway, GatewayKeys
-from combee.api.methods import OPTIONS, Method
 from combee.api.metric import Ceiling
 from combee.api.parts import DataSource, InitialPlaybook, PodTemplateMeta, RoleModel, Task
 from combee.api.playbook import HeldOutGate, Learn, PlaybookSpec, RunTemplate
@@ -76,37 +76,6 @@ def _strict_enough(cost: FailureCost) -> tuple[Rule, ...]:
         )
         for name, bound in bounds.items()
         if bound != ">= 0"
-    )
-
-
-def _options(kind: str) -> Rule:
-    field = kind.lower()
-    message = f"{field} goes with type {kind} only: remove it, or set type: {kind}"
-    cel = f"self.type == '{kind}' || !has(self.{field})"
-    return Rule(Method, cel, message, "methods.Method._options_go_with_type", f".{field}")
-
-
-def _own_options() -> Rule:
-    """Refuse a package's options with a method of the product's own."""
-    return Rule(
-        Method,
-        f"!(self.type in {list(OPTIONS)}) || !has(self.options)",
-        f"options goes with a method that a package adds: with {' or '.join(OPTIONS)} write them under its "
-        "name",
-        "methods.Method._options_go_with_type",
-        ".options",
-    )
-
-
-def _tries_out(method: str) -> Rule:
-    others = [name for name, options in OPTIONS.items() if not options.tries_out]
-    return Rule(
-        RunSpec,
-        f"self.task.type != 'Traces' || self.method.type != '{method}'",
-        f"method {method} tries out what it learned, and type Traces has no rollouts: set method.type: "
-        f"{' or '.join(others)}",
-        "run.RunSpec._traces_are_reflected_on",
-        ".method.type",
     )
 
 
@@ -208,8 +177,7 @@ RULES: tuple[Rule, ...] = (
         "tasks.CustomTask._image_goes_with_class",
         ".image",
     ),
-    *(_options(name) for name in OPTIONS),
-    _own_options(),
+    *METHOD_RULES,
     _not_ours("labels"),
     _not_ours("annotations"),
     Rule(
@@ -285,8 +253,7 @@ RULES: tuple[Rule, ...] = (
     _engine_ref("proxy", optional=True),
     _engine_ref("embedder", optional=True),
     *(_embedder(name) for name, traits in STRATEGIES.items() if traits.embeds),
-    *(_tries_out(name) for name, options in OPTIONS.items() if options.tries_out),
-    *(rule for options in OPTIONS.values() for rule in options.rules(RunSpec)),
+    *CHOSEN_METHOD_RULES,
     Rule(
         PromptLearningRun,
         "has(self.spec.playbookRef)",

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, Stric
 
 from combee.api.aggregation import STRATEGIES, Aggregation
 from combee.api.common import Bool, Int, Model, Rule, Scalar, refuse
-from combee.api.method_options import Options
+from combee.api.method_components import ComponentOptions
 
 if TYPE_CHECKING:
     from combee.api.run import RunSpec
@@ -41,7 +41,7 @@ _PLACEHOLDERS = Rule(
     "method_gepa._template",
 )
 _DEALT = [name for name, traits in STRATEGIES.items() if traits.subgroups]
-_OTHER, _GEPA, _HOW = "self.method.type != 'GEPA'", "self.method.gepa", "self.aggregation"
+_GEPA, _HOW = "self.method.gepa", "self.aggregation"
 _OWN = (
     " || ".join((f"(!has({_HOW}.strategy)", *(f"{_HOW}.strategy == '{name}'" for name in _DEALT))) + ")"
     f" && (!has({_HOW}.merge) || {_HOW}.merge == 'Structured')"
@@ -50,14 +50,10 @@ _OWN = (
 """What gepa's own aggregation leaves to be said, in CEL."""
 
 
-class GepaOptions(Options):
+class GepaOptions(ComponentOptions):
     """Options of GEPA."""
 
-    tries_out: ClassVar[bool] = True
-    has_components: ClassVar[bool] = True
-    render_token_budget: Int = Field(
-        default=8000, ge=100, le=80_000, description="Tokens that a variant may take in a prompt."
-    )
+    uncapped_by: ClassVar[str] = "paperCompat"
     frontier: Frontier = Field(
         default="Instance",
         description="What a variant must lead in to be built on: an example (Instance), an objective of "
@@ -110,17 +106,8 @@ class GepaOptions(Options):
     @classmethod
     def rules(cls, spec: type[Model]) -> tuple[Rule, ...]:
         """Return the CEL rules of what ``accept`` refuses, and of a template without its placeholders."""
-        budget = cls.model_fields["render_token_budget"].default
-        cap = Aggregation.model_fields["max_input_tokens"].default
         return (
             _PLACEHOLDERS,
-            Rule(
-                spec,
-                f"{_OTHER} || !has({_HOW}) || !has({_HOW}.verify) || {_HOW}.verify == 'Replay'",
-                "aggregation.verify with method GEPA, which tries out every proposal: remove verify",
-                "method_gepa.GepaOptions._tries_out",
-                ".aggregation",
-            ),
             Rule(
                 spec,
                 f"!has({_GEPA}) || !has({_GEPA}.paperCompat) || !{_GEPA}.paperCompat"
@@ -128,16 +115,6 @@ class GepaOptions(Options):
                 "gepa.paperCompat with a strategy, merge or redundancy that is not gepa's: remove strategy, "
                 "merge and redundancy.mode, or paperCompat",
                 "method_gepa.GepaOptions._aggregates",
-                ".aggregation",
-            ),
-            Rule(
-                spec,
-                f"{_OTHER} || (has({_GEPA}) && has({_GEPA}.paperCompat) && {_GEPA}.paperCompat) || 2 * ("
-                f"has({_GEPA}) && has({_GEPA}.renderTokenBudget) ? {_GEPA}.renderTokenBudget : {budget})"
-                f" <= (has({_HOW}) && has({_HOW}.maxInputTokens) ? {_HOW}.maxInputTokens : {cap})",
-                "gepa.renderTokenBudget is over half of aggregation.maxInputTokens: lower it, or raise "
-                "maxInputTokens",
-                "method_gepa.GepaOptions._has_room",
                 ".aggregation",
             ),
             Rule(
@@ -152,21 +129,12 @@ class GepaOptions(Options):
 
     def accept(self, spec: RunSpec) -> None:
         """Refuse what its minibatches, its own aggregation, its calls and its frontier have no place for."""
-        self._tries_out(spec)
+        super().accept(spec)
         self._aggregates(spec.aggregation)
-        self._has_room(spec.aggregation)
         if self.frontier != "Instance" and spec.task.type == "Formula":
             raise refuse(
                 f"gepa.frontier {self.frontier} needs a score by objectives, and type Formula has none",
                 "Remove frontier.",
-            )
-
-    def _tries_out(self, spec: RunSpec) -> None:
-        if spec.aggregation.verify != "Replay":
-            raise refuse(
-                f"aggregation.verify {spec.aggregation.verify} with method GEPA, which tries out every "
-                "proposal",
-                "Remove verify.",
             )
 
     def _aggregates(self, how: Aggregation) -> None:
@@ -177,14 +145,9 @@ class GepaOptions(Options):
                 "Remove strategy, merge and redundancy.mode, or paperCompat.",
             )
 
-    def _has_room(self, how: Aggregation) -> None:
-        budget, cap = self.render_token_budget, how.max_input_tokens
-        if not self.paper_compat and 2 * budget > cap:
-            raise refuse(
-                f"gepa.renderTokenBudget {budget} is over half of aggregation.maxInputTokens {cap}: a call "
-                "that improves such a text has no room for what it is to learn from",
-                f"Lower renderTokenBudget, or raise maxInputTokens to {2 * budget}.",
-            )
+    @property
+    def capped(self) -> bool:
+        return not self.paper_compat
 
     def aggregation(self, stated: Aggregation) -> Aggregation:
         """Return it as stated, or as the gepa package does, which has two levels and no caps.
