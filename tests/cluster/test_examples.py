@@ -29,6 +29,7 @@ LAPTOP = {
     "custom.yaml",
     "container.yaml",
     "gepa.yaml",
+    "textgrad.yaml",
     "adapter.yaml",
     "replies.yaml",
     "replies-real.yaml",

@@ -51,8 +51,13 @@ def twice(sim: Sim) -> int:
 
 @pytest.mark.parametrize(
     "method",
-    [{"type": "ACE"}, {"type": "GEPA"}, {"type": "GEPA", "gepa": {"variantsInFlight": 3}}],
-    ids=["ACE", "GEPA", "GEPA-in-flight"],
+    [
+        {"type": "ACE"},
+        {"type": "GEPA"},
+        {"type": "GEPA", "gepa": {"variantsInFlight": 3}},
+        {"type": "TextGrad", "textgrad": {"momentum": 1}},
+    ],
+    ids=["ACE", "GEPA", "GEPA-in-flight", "TextGrad"],
 )
 def test_pods_learn_what_a_laptop_learns_and_a_killed_one_changes_nothing(
     method: dict[str, object],

@@ -204,7 +204,12 @@ def test_a_kind_named_by_hand_is_seen(code: str, kinds: list[str]) -> None:
     assert list(by_hand(ast.walk(tree))) == kinds
 
 
-THEIR_OWN = ("methods/ace/", "methods/gepa/", "methods/registry.py", "api/methods.py", "api/method_")
+THEIR_OWN = (
+    *(f"methods/{name.lower()}/" for name in OPTIONS),
+    "methods/registry.py",
+    "api/methods.py",
+    "api/method_",
+)
 """Where a base method is named: in its own modules, and in the two tables."""
 NAMED = {
     "api/tasks.py": "adapters of the gepa package, with any method",

@@ -53,7 +53,7 @@ METHOD_RULES: tuple[Rule, ...] = (
     Rule(
         Method,
         f"!(self.type in {list(OPTIONS)}) || !has(self.options)",
-        f"options goes with a method that a package adds: with {' or '.join(OPTIONS)} write them under its "
+        f"options goes with a method that a package adds: with {', '.join(OPTIONS)} write them under its "
         "name",
         "methods.Method._options_go_with_type",
         ".options",

@@ -24,8 +24,13 @@ from combee.api.common import NOT_FILLED_IN, Int, Model, refuse
 from combee.api.extension import Names
 from combee.api.method_gepa import GepaOptions
 from combee.api.method_options import AceOptions, Options
+from combee.api.method_textgrad import TextGradOptions
 
-OPTIONS: Mapping[str, type[Options]] = {"ACE": AceOptions, "GEPA": GepaOptions}
+OPTIONS: Mapping[str, type[Options]] = {
+    "ACE": AceOptions,
+    "GEPA": GepaOptions,
+    "TextGrad": TextGradOptions,
+}
 """The product's own methods; ``methods.registry`` makes them."""
 METHOD_NAMES = Names(extensions.METHODS, tuple(OPTIONS))
 MethodType = Annotated[str, Strict(), Field(max_length=63), METHOD_NAMES]
@@ -39,7 +44,7 @@ def budget_field(type: str) -> str:
 class Method(Model):
     """The base method."""
 
-    type: MethodType = Field(description="ACE learns a playbook, GEPA a prompt of named components.")
+    type: MethodType = Field(description="ACE learns a playbook, the others a prompt of named components.")
     epochs: Int = Field(default=1, ge=1, le=100, description="Passes over the train rows.")
     ace: AceOptions = Field(
         default_factory=AceOptions,
@@ -47,6 +52,9 @@ class Method(Model):
         json_schema_extra=NOT_FILLED_IN,
     )
     gepa: GepaOptions | None = Field(default=None, description="Options of GEPA; with type GEPA only.")
+    textgrad: TextGradOptions | None = Field(
+        default=None, description="Options of TextGrad; with type TextGrad only."
+    )
     options: dict[str, Any] | None = Field(
         default=None, description="Options of a method that a package adds, as that method documents them."
     )

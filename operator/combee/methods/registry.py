@@ -30,8 +30,14 @@ def _gepa(spec: RunSpec | None) -> Method[Any]:
     return GepaMethod() if spec is None else GepaMethod(terms_of(spec))
 
 
+def _textgrad(spec: RunSpec | None) -> Method[Any]:
+    from combee.methods.textgrad import TextGradMethod, terms_of
+
+    return TextGradMethod() if spec is None else TextGradMethod(terms_of(spec))
+
+
 Maker = Callable[[RunSpec | None], Method[Any]]
-METHODS: dict[str, Maker] = {"ACE": _ace, "GEPA": _gepa}
+METHODS: dict[str, Maker] = {"ACE": _ace, "GEPA": _gepa, "TextGrad": _textgrad}
 """Each makes the method of a run; without one, what reads and shows its texts."""
 UNNAMED = "ACE"
 """The method of a published text that does not say which one made it."""

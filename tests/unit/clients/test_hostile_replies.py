@@ -40,6 +40,7 @@ from combee.methods import judging
 from combee.methods.ace import answers as ace
 from combee.methods.components import answers as components
 from combee.methods.protocol import ParseError, Rendered
+from combee.methods.textgrad.answers import parse_criticism
 from combee.plan.playbook.queries import Query, read_answer
 from combee.records import Message, Prompt, Trajectory
 from combee.work.traffic.record import answer_record
@@ -168,12 +169,12 @@ def goes_on_with(role: str, completion: Completion) -> None:
         is_read(completion.text)
 
 
+TRAJECTORY = Trajectory("t", "e", "", "", "", 0.0, False, "")
 READERS: tuple[Callable[[str], Any], ...] = (
     ace.parse_rollout,
     components.parse_rollout,
-    lambda text: ace.parse_reflection(
-        text, reflection_id="r-1", trajectory=Trajectory("t", "e", "", "", "", 0.0, False, "")
-    ),
+    lambda text: ace.parse_reflection(text, reflection_id="r-1", trajectory=TRAJECTORY),
+    lambda text: parse_criticism(text, reflection_id="r-1", trajectory=TRAJECTORY),
     lambda text: ace.parse_leaf(text, reflections=[], playbook=Rendered("", 0)),
     lambda text: ace.parse_merge(text, updates=[], playbook=Rendered("", 0)),
     lambda text: ace.parse_summary(text, summary_id="s-1", reflections=[]),

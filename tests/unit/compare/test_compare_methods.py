@@ -63,7 +63,7 @@ def test_what_a_method_refuses_is_said_before_any_work(tmp_path: Path) -> None:
 
 
 def test_a_method_that_is_none_is_named() -> None:
-    with pytest.raises(UserError, match=r"unknown method .MIPRO.*ACE, GEPA"):
+    with pytest.raises(UserError, match=r"unknown method .MIPRO.*ACE, GEPA, TextGrad"):
         parse_methods("ACE,MIPRO")
 
 

@@ -7,7 +7,17 @@ from collections.abc import Callable, Mapping
 
 from hypothesis import strategies as st
 
-from combee.methods.components.pool import Acceptance, Edited, Lost, Merged, Origin, Pool, Scored, Variant
+from combee.methods.components.pool import (
+    Acceptance,
+    Edited,
+    Gradient,
+    Lost,
+    Merged,
+    Origin,
+    Pool,
+    Scored,
+    Variant,
+)
 from combee.methods.gepa import GepaMethod, Terms
 from combee.methods.protocol import Refusal, Update
 from combee.methods.verification import Round, Verified
@@ -121,6 +131,7 @@ def any_pool(seed: int) -> Pool:
         merged=some(lambda: Merged(one(), one(), one()), 2),
         lost=some(lambda: Lost(luck.randint(0, 3), one(), "ask", luck.choice(texts), "why"), 2),
         edits=some(lambda: Edited(one(), luck.choice(("insert", "delete"))), 2),
+        gradients=some(lambda: Gradient(luck.randint(0, 3), "ask", 0, luck.choice(texts), one()), 2),
         refusals=some(
             lambda: Refusal(one(), one(), luck.choice(("leak", "injection")), luck.choice(texts)), 2
         ),

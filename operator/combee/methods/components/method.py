@@ -6,11 +6,13 @@ believe a proposal.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from combee.algo.tokens import estimate_tokens
+from combee.api.aggregation import Aggregation
 from combee.methods import content
 from combee.methods.base import Method, summary_of
 from combee.methods.components import answers, lessons, losses, pool, prompts, reduction, standing
@@ -30,7 +32,7 @@ from combee.methods.protocol import (
     VariantView,
     Verify,
 )
-from combee.records import Lesson, Prompt, Reflection
+from combee.records import Lesson, Reflection
 
 LINE_TOKENS = 8
 """What a lesson's mark and its count of records take in a prompt."""
@@ -49,14 +51,20 @@ class ComponentTerms:
     whole_texts: bool = False
 
 
+def ends_in_texts(how: Aggregation) -> bool:
+    """Return whether no call of its own comes after the lessons, so that each call writes a whole text: with
+    the strategies of one call, and with ``merge: Model``, whose nodes merge texts."""
+    return how.merge == "Model" or how.traits.one_call
+
+
 @dataclass(frozen=True)
 class ComponentMethod(Method[Pool]):
     """The part of such a method that does not depend on what models are asked."""
 
     terms: ComponentTerms = field(default_factory=ComponentTerms)
 
-    last_call: ClassVar[int]
-    """Most lessons that the call which writes a component anew is given."""
+    last_call: ClassVar[int] = sys.maxsize
+    """Most lessons that the call which writes a component anew is given, besides what the caps allow."""
 
     from_json = staticmethod(pool.from_json)
     rollout_prompt = staticmethod(prompts.rollout_prompt)
@@ -96,11 +104,6 @@ class ComponentMethod(Method[Pool]):
 
     def variants(self, artifact: Pool, rendered: Rendered) -> list[VariantView]:
         return standing.variants(artifact, rendered.variant)
-
-    def retry_prompt(
-        self, instructions: str, playbook_text: str, model_input: str, reflection: Reflection
-    ) -> Prompt:
-        return self.rollout_prompt(instructions, playbook_text, model_input)
 
     def parse_leaf(self, text: str, *, reflections: Sequence[Reflection], playbook: Rendered) -> list[Update]:
         component = playbook.ids.get(COMPONENT, pool.MAIN)

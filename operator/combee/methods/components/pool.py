@@ -1,4 +1,4 @@
-"""GEPA's artifact: a pool of variants, as a set of facts that only grows.
+"""A pool of variants of a prompt of named components, as a set of facts that only grows.
 
 | fact | says |
 |---|---|
@@ -8,6 +8,7 @@
 | Acceptance | on the minibatch that it was proposed from it beat its parent, or did not |
 | Lost | what a proposal that did not get in would have changed, and why it did not: of the latest few |
 | Edited | it was asked for as an edit of some kind |
+| Gradient | what was said against a component: of the latest few steps |
 | Merged | two variants were merged over an ancestor: not to be tried again |
 | Refusal | why it may not be shown to a model |
 | drawn | how many draws the pool's generator has made: its whole state |
@@ -118,6 +119,18 @@ class Edited:
 
 
 @dataclass(frozen=True, slots=True, order=True)
+class Gradient:
+    """The fact that ``component`` was criticised in ``iteration`` by ``text``, the ``place``-th of it, and
+    that ``variant`` is the rewrite which came of it."""
+
+    iteration: int
+    component: str
+    place: int
+    text: str
+    variant: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
 class Merged:
     """The fact that ``one`` and ``other`` (by digest, in order) were merged over ``ancestor``."""
 
@@ -139,6 +152,7 @@ class Pool(FactSet):
     refusals: frozenset[Refusal] = frozenset()
     lost: frozenset[Lost] = frozenset()
     edits: frozenset[Edited] = frozenset()
+    gradients: frozenset[Gradient] = frozenset()
     drawn: int = 0
 
     @cached_property
@@ -167,7 +181,7 @@ _FACTS: Mapping[str, type[Any]] = {
     "merged": Merged,
     "refusals": Refusal,
 }
-_LATER_FACTS: Mapping[str, type[Any]] = {"lost": Lost, "edits": Edited}
+_LATER_FACTS: Mapping[str, type[Any]] = {"lost": Lost, "edits": Edited, "gradients": Gradient}
 
 
 def _frozen(value: Any) -> Any:

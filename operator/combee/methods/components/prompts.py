@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
 
 from combee.api.method_gepa import CURRENT_TEXT, SIDE_INFO
 from combee.methods.base import SUMMARIZE
@@ -32,6 +31,21 @@ EMPTY = "(none yet)"
 EVERY = "*"
 """The name, in a record's id, of all components at once: what happened concerns the whole prompt."""
 
+MERGE_TEXTS = f"""\
+An assistant works with these instructions:
+=====
+{CURRENT_TEXT}
+=====
+
+Several people each saw another part of its work, and each proposed new instructions. \
+Merge all proposals into one:
+keep every specific rule of each, and where two contradict each other the more specific one.
+
+{SIDE_INFO}
+
+Reply with the whole new instructions and nothing else, between two lines of ```.
+"""
+"""The template of a call that merges several new texts of a component."""
 
 ROLLOUT = object_of(
     reasoning=text_of("the steps that lead to the answer", 2000),
@@ -169,12 +183,13 @@ def _backing(lesson: Update) -> str:
 
 
 def narrowed(reflection: Reflection, component: str) -> Reflection:
-    """Return the reflection with its record for one component alone; without any where it has none for it."""
+    """Return the reflection with its records for one component and for all of them; without any where it has
+    none."""
     own = (f"{reflection.id}.{component}", f"{reflection.id}.{EVERY}")
     records = (lesson for lesson in reflection.lessons if lesson.id in own and lesson.text)
-    return replace(reflection, lessons=tuple(islice(records, 1)))
+    return replace(reflection, lessons=tuple(records))
 
 
 def record_of(reflection: Reflection, component: str) -> str:
-    """Return the record of a reflection for one component; empty where it has none for it."""
-    return "".join(lesson.text for lesson in narrowed(reflection, component).lessons)
+    """Return what a reflection says of one component; empty where it says nothing."""
+    return " ".join(lesson.text for lesson in narrowed(reflection, component).lessons)

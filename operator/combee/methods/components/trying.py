@@ -52,6 +52,7 @@ def dropped(pool: Pool) -> Pool:
         pool,
         variants=frozenset(one for one in pool.variants if one.digest not in gone),
         origins=frozenset(one for one in pool.origins if one.variant not in gone),
+        scores=frozenset(one for one in pool.scores if one.variant not in gone),
     )
     return with_losses(kept, losses)
 
@@ -74,14 +75,14 @@ def _seen(pool: Pool, whole: Sequence[str]) -> Mapping[str, Known]:
     }
 
 
-def scored(pool: Pool) -> Asking:
-    """Score the members on select that lack an example which another has a score for, or any."""
+def scored(pool: Pool, also: Sequence[str] = ()) -> Asking:
+    """Score the members on select that lack an example which another has a score for, or any; and ``also``
+    texts that are not in."""
     known = scores(pool)
     every = set().union(*(known.get(digest, {}) for digest in members(pool)))
     lacking = [digest for digest in members(pool) if not every or not every <= known.get(digest, {}).keys()]
-    if not lacking:
-        return pool
-    return (yield from swept(pool, [pool.by_digest[digest] for digest in lacking], "select of variants"))
+    texts = [pool.by_digest[digest] for digest in (*lacking, *also)]
+    return (yield from swept(pool, texts, "select of variants")) if texts else pool
 
 
 def swept(pool: Pool, variants: Sequence[Variant], stage: str) -> Asking:

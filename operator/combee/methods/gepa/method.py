@@ -90,6 +90,11 @@ class GepaMethod(ComponentMethod):
         records = tuple(Lesson(f"{reflection_id}.{component}", text) for component, text in named)
         return Reflection(reflection_id, trajectory.id, trajectory.correct, "", records)
 
+    def retry_prompt(
+        self, instructions: str, playbook_text: str, model_input: str, reflection: Reflection
+    ) -> Prompt:
+        return self.rollout_prompt(instructions, playbook_text, model_input)
+
     def leaf_prompt(self, playbook: Rendered, reflections: Sequence[Reflection]) -> Prompt:
         component = playbook.ids.get(COMPONENT, pool.MAIN)
         records = [(one.id, record_of(one, component)) for one in reflections]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from combee.api.method_gepa import CURRENT_TEXT as CURRENT
 from combee.api.method_gepa import SIDE_INFO as SIDE
+from combee.methods.components.prompts import MERGE_TEXTS
 
 MAP = f"""\
 An assistant works with these instructions:
@@ -72,21 +73,6 @@ and every fact and rule that the assistant lacked.
 Reply with the whole new instructions and nothing else, between two lines of ```.
 """
 
-WHOLE_REDUCE = f"""\
-An assistant works with these instructions:
-=====
-{CURRENT}
-=====
-
-Several people each saw another part of its work, and each proposed new instructions. \
-Merge all proposals into one:
-keep every specific rule of each, and where two contradict each other the more specific one.
-
-{SIDE}
-
-Reply with the whole new instructions and nothing else, between two lines of ```.
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class Templates:
@@ -96,4 +82,4 @@ class Templates:
     reduce: str = REDUCE
 
 
-WHOLE_TEXTS = Templates(WHOLE_MAP, WHOLE_REDUCE)
+WHOLE_TEXTS = Templates(WHOLE_MAP, MERGE_TEXTS)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from combee.api.method_gepa import GepaOptions as Stated
 from combee.api.run import RunSpec
-from combee.methods.components.method import ComponentTerms
+from combee.methods.components.method import ComponentTerms, ends_in_texts
 from combee.methods.gepa.templates import WHOLE_TEXTS, Templates
 from combee.methods.gepa.verification import Rules
 
@@ -27,18 +27,14 @@ class Terms(ComponentTerms):
 
 
 def terms_of(spec: RunSpec) -> Terms:
-    """Return the terms of a run.
-
-    Whole texts are proposed where no call of its own comes after the lessons: by ``paperCompat``, by the
-    strategies of one call, and by ``merge: Model``, whose nodes merge texts.
-    """
-    stated, how = spec.method.stated, spec.aggregation
+    """Return the terms of a run."""
+    stated = spec.method.stated
     if not isinstance(stated, Stated):
         return Terms(seed=spec.seed)
     return Terms(
         seed=spec.seed,
         budget_tokens=stated.render_token_budget,
-        whole_texts=stated.paper_compat or how.merge == "Model" or how.traits.one_call,
+        whole_texts=stated.paper_compat or ends_in_texts(spec.aggregation),
         rules=Rules(stated.frontier, stated.merges),
         map_template=stated.map_template,
         reduce_template=stated.reduce_template,
