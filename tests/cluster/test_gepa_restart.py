@@ -1,10 +1,11 @@
-"""A run of method GEPA whose operator is killed three times, each time at another step: the pool of variants,
-its generator's state included, is the one that a laptop learns from the same plans."""
+"""Runs of GEPA and TextGrad whose operator is killed, each time at another step: the pool of texts, a
+generator's state included, is the one that a laptop learns from the same plans."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +21,30 @@ BEFORE = {"reduce": "map", "finish": "reduce"}
 """Reduce and finish are started with the map and wait: each is at work once the one before is done."""
 
 
-def gepa(run: dict[str, Any]) -> None:
-    """Change the quickstart: two iterations on a slower model, the second on two variants at once."""
+METHODS = {
+    "GEPA": ({"variantsInFlight": 2}, MOMENTS, 2),
+    "TextGrad": ({"momentum": 1}, MOMENTS[1:2], 1),
+}
+"""Options, when the operator is killed, and how many texts an iteration builds on."""
+
+
+def slower(method: str, run: dict[str, Any]) -> None:
+    """Change the quickstart: two iterations by this method on a slower model."""
     spec = run["spec"]
-    spec["method"] = {"type": "GEPA", "gepa": {"variantsInFlight": 2}}
+    spec["method"] = {"type": method, method.lower(): METHODS[method][0]}
     spec["engines"][0]["vllm"]["args"] = ["--time-scale=0.5"]
     spec["batching"] = {"mode": "Fixed", "size": 60, "reason": "two iterations"}
     spec["workers"] = {"parallelism": 2, "concurrency": 16, "hedgeBudget": 0}
 
 
-def test_gepa_goes_through_operator_restarts_to_the_bytes_of_a_laptop(
-    cluster: Cluster, namespace: str, tmp_path: Path
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_goes_through_operator_restarts_to_the_bytes_of_a_laptop(
+    method: str, cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     runs, log = Runs(cluster, namespace), tmp_path / "operator.log"
-    runs.apply(gepa)
-    for step, iteration in MOMENTS:
+    _, moments, texts = METHODS[method]
+    runs.apply(partial(slower, method))
+    for step, iteration in moments:
         with operating(cluster, namespace, log):
             at = f"the {step} of iteration {iteration}"
             found = eventually(
@@ -45,15 +55,15 @@ def test_gepa_goes_through_operator_restarts_to_the_bytes_of_a_laptop(
     with operating(cluster, namespace, log):
         status = runs.ended()
     assert status["phase"] == "Learned", status["message"]
-    locally(runs, tmp_path, gepa)
+    locally(runs, tmp_path, partial(slower, method))
     held = cluster.get("configmap", status["published"], namespace=namespace)["data"]
     digest = hashlib.sha256(held["artifact.json"].encode()).hexdigest()
     print(f"{status['message']}; pool {digest[:12]}")
-    assert held["method"] == "GEPA"
+    assert held["method"] == method
     assert blob(tmp_path, held["prompt.md"]).exists(), "the laptop learned another prompt"
     assert blob(tmp_path, held["artifact.json"]).exists(), "the laptop has another pool"
     result = json.loads((tmp_path / "out" / "result.json").read_text())
-    assert max(len(one["builtOn"]) for one in result["iterations"]) == 2
+    assert max(len(one["builtOn"]) for one in result["iterations"]) == texts
 
 
 def _at_work(runs: Runs, step: str, iteration: int) -> str:

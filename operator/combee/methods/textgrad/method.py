@@ -37,8 +37,8 @@ class TextGradMethod(ComponentMethod):
     @property
     def last_call_tokens(self) -> int:
         earlier = momentum.EARLIER_TOKENS if self.terms.momentum else 0
-        told = sum(estimate_tokens(one) for one in self.terms.constraints)
-        return estimate_tokens(prompts.STEP) + earlier + told
+        constraints = sum(estimate_tokens(one) for one in self.terms.constraints)
+        return estimate_tokens(prompts.STEP) + earlier + constraints
 
     def cost(self, of: Iteration) -> Cost:
         """Count a call about each attempt, one rewrite of each component, and the rows of select for it and,
