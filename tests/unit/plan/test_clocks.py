@@ -52,7 +52,7 @@ def held(seconds: float) -> Memory:
     return memory(STATE, engines_since={"main": NOW - seconds}, active_since=NOW - seconds)
 
 
-@given(st.floats(0, 700, allow_nan=False))
+@given(st.integers(0, 700_000).map(lambda milliseconds: milliseconds / 1000))
 def test_a_plan_bounded_by_what_gpus_cost_follows_from_its_clocks(seconds: float) -> None:
     at = decide_cluster(RUN, held(seconds), seen(now=NOW))
     if at.freeze is not None:
