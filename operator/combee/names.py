@@ -15,6 +15,8 @@ API_VERSION = "combee.dev/v1alpha1"
 RUN_KIND = "PromptLearningRun"
 PLAYBOOK_KIND = "Playbook"
 PLAYBOOK_VERSION_KIND = "PlaybookVersion"
+KUEUE = "kueue.x-k8s.io/v1beta2"
+"""Kueue's API, as versions from 0.15 on serve it."""
 
 VLLM_VERSION = "0.32.0"
 """The version of vLLM that engines are tested and documented with, and that the extra ``vllm`` installs."""
@@ -135,6 +137,11 @@ def rollouts_name(run: str, uid: str) -> str:
 def rollout_job_name(run: str, uid: str, attempt: int) -> str:
     """Name the Job of such pods, the first one or one that follows: ``formula-3fa9c1d2-rollouts-a0``."""
     return f"{rollouts_name(run, uid)}-a{attempt}"
+
+
+def workload_name(run: str, uid: str) -> str:
+    """Name the Workload by which a run has a place in its queue: ``formula-3fa9c1d2``."""
+    return f"{_short(run)}-{uid[:8]}"
 
 
 def published_name(playbook: str, digest: str) -> str:

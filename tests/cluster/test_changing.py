@@ -1,4 +1,4 @@
-"""A cluster that changes under the operator: namespaces, accounts, quotas and queues that take back."""
+"""A cluster that changes under the operator: namespaces, accounts and quotas."""
 
 from __future__ import annotations
 
@@ -71,44 +71,3 @@ def test_the_quickstart_learns_under_a_quota_of_limits_and_what_states_none_is_t
     eventually("it is told so", lambda: says in runs.status("unlimited").get("message", ""))
     message = runs.status("unlimited")["message"]
     assert "must specify limits.cpu" in message, message
-
-
-def test_a_queue_that_takes_a_run_back_has_its_gpus_at_once(
-    cluster: Cluster, namespace: str, operator: Operator
-) -> None:
-    """Jobs are admitted and taken back as Kueue does it."""
-    runs = Runs(cluster, namespace)
-
-    def with_gpus(run: dict[str, Any]) -> None:
-        at_once(run)
-        run["spec"]["queue"] = {"name": "team-a"}
-        engine = run["spec"]["engines"][0]
-        engine["vllm"] |= {"gpusPerReplica": 2, "args": ["--time-scale=1"]}
-        engine["idleTimeoutSeconds"] = 3600
-
-    def engine() -> dict[str, Any]:
-        (found,) = cluster.get("deployments", namespace=namespace)["items"] or [{}]
-        return dict(found)
-
-    def suspend(job: str, wanted: bool) -> None:
-        patch = f'{{"spec":{{"suspend":{str(wanted).lower()}}}}}'
-        cluster.kubectl("patch", "job", job, "--type=merge", "-p", patch, namespace=namespace)
-
-    def jobs(*, held: bool) -> list[str]:
-        found = cluster.get("jobs", "-l", "kueue.x-k8s.io/queue-name=team-a", namespace=namespace)["items"]
-        return [one["metadata"]["name"] for one in found if bool(one["spec"].get("suspend")) is held]
-
-    def gpus() -> list[str]:
-        pods = cluster.get("pods", "-l", "app.kubernetes.io/component=engine", namespace=namespace)["items"]
-        return [pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
-
-    runs.apply(with_gpus)
-    (first,) = eventually("its first Job is held back", lambda: jobs(held=True))
-    suspend(first, False)
-    eventually("its engine serves", lambda: engine().get("status", {}).get("readyReplicas"))
-    assert engine()["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-a"
-    suspend(first, True)
-    eventually("no pod holds a GPU", lambda: not gpus(), seconds=30)
-    assert runs.status()["phase"] not in FINISHED and engine()["spec"]["replicas"] == 0
-    suspend(first, False)
-    eventually("its engine serves again", lambda: engine().get("status", {}).get("readyReplicas"))

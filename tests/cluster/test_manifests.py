@@ -183,8 +183,6 @@ def test_an_engine_comes_up_as_it_is_made_and_gives_its_place_back(
 
 def _make_runnable(job: dict[str, Any], image: str) -> None:
     """On any node, at once, with our program; and an address that looks like a variable."""
-    job["spec"]["suspend"] = False
-    del job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]
     pod = job["spec"]["template"]["spec"]
     del pod["nodeSelector"]
     worker = pod["containers"][0]

@@ -3,69 +3,26 @@
 from __future__ import annotations
 
 import shutil
-import signal
-import subprocess
-import sys
-import tarfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster_tools import REPOSITORY, Cluster, eventually
+from earlier import earlier, tree_before
 from failing_api import FailingApi
 from laptop import blob, locally
 from releases import apply_crds
-from runs import FINISHED, Runs, at_once, make_accounts, operating, operator_environment, short
+from runs import FINISHED, Runs, at_once, operating, short
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(1200)]
-BEFORE = "761c1caa"
-"""the version before: N-1 of this one."""
 OLDER_PARTS = ("etcd", "apiserver", "controllers", "scheduler", "kubelet", "proxy", "coredns")
 """what is stopped and started again when a snapshot is restored, in the order to start."""
 
 
-@pytest.fixture
-def before(tmp_path: Path) -> Path:
-    """The working tree of the version before."""
-    archived = subprocess.run(
-        ["git", "-C", str(REPOSITORY), "archive", BEFORE, "operator", "crds"],
-        capture_output=True,
-        check=False,
-    )
-    if archived.returncode:
-        pytest.skip(f"the history has no {BEFORE}")
-    folder = tmp_path / "before"
-    with tarfile.open(fileobj=BytesIO(archived.stdout)) as archive:
-        archive.extractall(folder, filter="data")
-    return folder
-
-
-@contextmanager
-def earlier(cluster: Cluster, namespace: str, tree: Path, log: Path) -> Iterator[None]:
-    """The operator of the version before, with its definitions."""
-    crds = ("apply", "--server-side", "--force-conflicts", "-f", str(tree / "crds"))
-    cluster.kubectl(*crds)
-    make_accounts(cluster, namespace)
-    environment = operator_environment(cluster, namespace) | {"PYTHONPATH": str(tree / "operator")}
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "combee.operator.program"], env=environment, stdout=output, stderr=output
-        )
-    try:
-        yield
-        assert process.poll() is None, log.read_text()[-2000:]
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-
-
 def test_a_run_goes_from_the_version_before_to_this_one_and_back(
-    cluster: Cluster, namespace: str, before: Path, tmp_path: Path
+    cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
-    runs, log = Runs(cluster, namespace), tmp_path / "operators.log"
+    runs, log, before = Runs(cluster, namespace), tmp_path / "operators.log", tree_before(tmp_path)
 
     def slow(run: dict[str, Any]) -> None:
         short(run)

@@ -12,7 +12,6 @@ from combee.objects.addresses import PORT, answers_of, engine_name, shared_diges
 from combee.objects.allowed import refused_parts
 from combee.objects.arguments import check_arguments
 from combee.objects.engine_pods import copy_pod, fetches, prefetch_pod, server_pod
-from combee.objects.jobs import queue_labels
 from combee.objects.meta import deployment_reference, labels, labels_of, metadata, owner_reference
 from combee.objects.overrides import pod_labels_and_annotations
 from combee.objects.probes import STARTUP_SECONDS
@@ -64,8 +63,7 @@ def engine_deployment(
     meta = {
         "name": engine_name(run.spec, owner, index, settings),
         "namespace": owner.namespace,
-        # Kueue hands them on to the pods, each of which waits for its place and its GPUs.
-        "labels": pods | queue_labels(run),
+        "labels": pods,
         "ownerReferences": [owner_reference(owner, controller=not engine.shared)],
     }
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec}
@@ -109,14 +107,12 @@ def prefetch_job(run: PromptLearningRun, owner: Owner, index: int, settings: Set
     spec: Object = {
         "backoffLimit": RETRIES,
         "activeDeadlineSeconds": settings.prefetch_deadline_seconds,
-        **({"suspend": True} if run.spec.queue is not None else {}),
         "template": {
             "metadata": pod_labels_and_annotations(pods, engine.template, _path(index)),
             "spec": pod,
         },
     }
     meta = metadata(owner, name, "prefetch", own)
-    meta["labels"] |= queue_labels(run)
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 
 

@@ -28,8 +28,6 @@ CONTAINER = "worker"
 RETRIES = 6
 GRACE_SECONDS = 5
 """A worker stops at once: what it had finished is in the store."""
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 
 
 def step_job(
@@ -43,8 +41,7 @@ def step_job(
     """Return the Job that does ``step``; its name tells the attempt, the step's own name never changes.
     ``services``: as of ``engine_urls``.
 
-    With a queue it begins suspended, for Kueue to admit. Raises ManifestError for a template that
-    asks for more than templates may.
+    Raises ManifestError for a template that asks for more than templates may.
     """
     own = {
         names.LABEL_STEP: step.kind,
@@ -54,7 +51,6 @@ def step_job(
     meta = metadata(owner, names.attempt_name(step.name, attempt), step.kind, own)
     if has_desk(run, step.kind):
         own[names.LABEL_DESK] = "true"
-    meta["labels"] |= queue_labels(run)
     spec: Object = {
         "completionMode": "Indexed",
         "completions": step.shards,
@@ -65,18 +61,7 @@ def step_job(
         "activeDeadlineSeconds": settings.step_deadline_seconds,
         "template": _pod_template(run, owner, step, settings, own, services),
     }
-    if run.spec.queue is not None:
-        spec["suspend"] = True
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
-
-
-def queue_labels(run: PromptLearningRun) -> dict[str, str]:
-    """Return the labels by which Kueue finds a run's Jobs; none without a queue."""
-    queue = run.spec.queue
-    if queue is None:
-        return {}
-    priority = {} if queue.priority_class is None else {PRIORITY_LABEL: queue.priority_class}
-    return {QUEUE_LABEL: queue.name, **priority}
 
 
 def worker_image(run: PromptLearningRun, settings: Settings) -> str:

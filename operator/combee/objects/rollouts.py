@@ -16,7 +16,6 @@ from combee.api.tasks import CustomContainer
 from combee.api.texts import in_thousandths
 from combee.errors import BugError
 from combee.names import rollout_token
-from combee.objects.jobs import queue_labels
 from combee.objects.meta import labels, metadata
 from combee.objects.overrides import customised, pod_labels_and_annotations
 from combee.objects.pods import SCRATCH as TMP
@@ -86,9 +85,6 @@ def rollout_job(
         "activeDeadlineSeconds": settings.step_deadline_seconds,
         "template": _template(run, owner, task, address, settings, own),
     }
-    meta["labels"] |= queue_labels(run)
-    if run.spec.queue is not None:
-        spec["suspend"] = True
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 
 

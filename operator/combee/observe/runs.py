@@ -10,9 +10,10 @@ from typing import Any
 from combee import names
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.objects.addresses import engine_name
-from combee.objects.jobs import QUEUE_LABEL
+from combee.objects.queues import QUEUE_LABEL
 from combee.objects.types import Settings
 from combee.observe.complaints import Complaints
+from combee.observe.queues import see_queue
 from combee.observe.services import see_services
 from combee.plan.cluster.decide import Run
 from combee.plan.cluster.diagnose import (
@@ -20,12 +21,11 @@ from combee.plan.cluster.diagnose import (
     diagnose,
     fetch_trouble,
     gated,
-    held_because,
-    not_admitted,
     only_disrupted,
     probed,
 )
 from combee.plan.cluster.memory import Memory
+from combee.plan.cluster.queues import held_back
 from combee.plan.cluster.seen import EngineSeen, JobSeen, RolloutsSeen, Seen, ServiceSeen, Trouble
 from combee.plan.types import MAX_SUMMARY_BYTES, POD_MESSAGE_BYTES, IterationPlan, StepSummary
 from combee.records import Owner
@@ -52,19 +52,20 @@ class Observer:
     async def see(
         self, run: Run, owner: Owner, memory: Memory, settings: Settings, *, suspend: bool, now: float
     ) -> Seen:
-        """One tick's facts; about five requests, two more for each shared engine, and one for each pod that
-        is in trouble. ``settings``: those that the run's objects are made by."""
+        """One tick's facts; about five requests, some more for a queue and each shared engine, and one for
+        each pod that is in trouble. ``settings``: those that the run's objects are made by."""
         selector = f"{names.LABEL_RUN_UID}={owner.uid}"
-        jobs, engines, services, plan = await asyncio.gather(
+        jobs, engines, services, plan, queue = await asyncio.gather(
             self.kube.list("Job", owner.namespace, labels=selector),
             self._engines(run, owner, selector, settings, now),
             self._services(run, owner, wanted=not (suspend or memory.ended)),
             self.plan(owner, memory.run.iteration),
+            see_queue(self.kube, run.spec.queue, owner),
         )
         steps = [job for job in jobs if names.LABEL_STEP in job["metadata"].get("labels", {})]
         rollouts = [job for job in jobs if component(job) == names.ROLLOUT]
         fetches = [job for job in jobs if job not in steps and job not in rollouts]
-        seen = await asyncio.gather(*(self._job(job, memory, now) for job in steps))
+        seen = await asyncio.gather(*(self._job(job, now) for job in steps))
         pods = await asyncio.gather(*(self._rollouts(job, now) for job in rollouts))
         fetching = await asyncio.gather(*(self._fetch(job, now) for job in fetches))
         return Seen(
@@ -76,6 +77,7 @@ class Observer:
             plans={} if plan is None else {plan.iteration: plan},
             services=services,
             fetching=dict(one for one in fetching if one is not None),
+            queue=queue,
         )
 
     async def plan(self, owner: Owner, iteration: int) -> IterationPlan | None:
@@ -86,10 +88,8 @@ class Observer:
             return None
         return IterationPlan.from_json(config_map["data"]["plan.json"].encode(), where=f"ConfigMap {name}")
 
-    async def _job(self, raw: Object, memory: Memory, now: float) -> JobSeen:
+    async def _job(self, raw: Object, now: float) -> JobSeen:
         job = job_seen(raw)
-        if job.held and job.name in memory.admitted:
-            job = replace(job, evicted=True)
         one_pod = job.completions == 1 and not kind_of(job.kind).sharded
         if one_pod and (job.complete or at_rest(raw)):
             left = await self._left(raw)
@@ -97,9 +97,6 @@ class Observer:
                 return replace(job_seen(raw, summary=left[0]), message_bytes=left[1])
             if job.complete:
                 return replace(job, message_bytes=message_bytes(await self._pods(raw)))
-        if job.live and job.held and age(raw, now) > PATIENCE_SECONDS:
-            events = await self.complaints.about_kind(raw["metadata"]["namespace"], "Workload")
-            return replace(job, held_because=held_because(job.name, events))
         waits = job.live and not job.held and not job.placed and age(raw, now) > PATIENCE_SECONDS
         if job.failed or waits:
             pods = await self._pods(raw)
@@ -126,9 +123,7 @@ class Observer:
         if "Complete" in ended:
             return None
         if raw["spec"].get("suspend"):
-            events = await self.complaints.about_kind(raw["metadata"]["namespace"], "Workload")
-            queue = raw["metadata"].get("labels", {}).get(QUEUE_LABEL, "")
-            waits = not_admitted(queue, name, held_because(name, events))
+            waits = held_back(name, raw["metadata"].get("labels", {}).get(QUEUE_LABEL, ""))
             return engine, Trouble("WaitingForQuota", f"its weights are not fetched yet: {waits}")
         late = not status.get("ready") and age(raw, now) > PATIENCE_SECONDS
         return engine, fetch_trouble(
@@ -253,7 +248,6 @@ def job_seen(raw: Object, *, summary: StepSummary | None = None, trouble: Troubl
     labels = meta.get("labels", {})
     conditions = {c["type"]: c for c in status.get("conditions", ()) if c.get("status") == "True"}
     failed = conditions.get("Failed") or conditions.get("FailureTarget")
-    held = bool(spec.get("suspend"))
     return JobSeen(
         name=meta["name"],
         step=names.attempt_name(meta["name"], 0),
@@ -268,22 +262,13 @@ def job_seen(raw: Object, *, summary: StepSummary | None = None, trouble: Troubl
         complete="Complete" in conditions,
         ended=summary is not None and "Complete" not in conditions,
         failed=f"{failed.get('reason', '')}: {failed.get('message', '')}" if failed else "",
-        held=held,
-        evicted=held and _was_admitted(raw),
+        held=bool(spec.get("suspend")),
         queue=labels.get(QUEUE_LABEL, ""),
         deleting="deletionTimestamp" in meta,
         expiring=spec.get("ttlSecondsAfterFinished") is not None,
         summary=summary,
         trouble=trouble,
     )
-
-
-def _was_admitted(job: Object) -> bool:
-    """Whether a Job that is suspended shows that it had been started: it still has a time of its start (which
-    Kueue takes away), or is still called resumed."""
-    status = job.get("status", {})
-    resumed = (c["type"] == "Suspended" and c["status"] == "False" for c in status.get("conditions", ()))
-    return bool(status.get("startTime")) or any(resumed)
 
 
 def component(raw: Object) -> str:

@@ -21,15 +21,24 @@ from combee.objects.engines import (
 )
 from combee.objects.jobs import step_job
 from combee.objects.plans import plan_config, run_config
+from combee.objects.queues import (
+    ROLLOUTS,
+    STEPS,
+    engine_set,
+    given_back,
+    placed,
+    pods_ready,
+    workload,
+)
 from combee.objects.rollouts import rollout_job, rollout_service
 from combee.objects.types import Settings
 from combee.observe.runs import owned
 from combee.operator.sharing import ChangedError, SharedEngine, join, leave
-from combee.plan.cluster.decide import ClusterPlan, JobWish
+from combee.plan.cluster.decide import ClusterPlan, JobWish, QueueWish
 from combee.plan.cluster.diagnose import still_at_work
 from combee.plan.cluster.engines import EngineWish
 from combee.plan.cluster.rollouts import RolloutsWish
-from combee.plan.cluster.seen import Seen
+from combee.plan.cluster.seen import Assigned, Seen
 from combee.plan.types import Clocks, IterationPlan
 from combee.records import Owner
 from combee.times import rfc3339
@@ -73,6 +82,8 @@ class Executor:
             if job.name not in seen.jobs:
                 await self._start(job, run, owner, settings, seen, plan.memory.service_urls)
         await self._rollouts(plan.rollouts, run, owner, settings, seen)
+        if plan.queue:
+            await self._queue(plan.queue, run, owner, settings, seen)
         for name in plan.expire:
             await self.kube.patch(
                 "Job", owner.namespace, name, {"spec": {"ttlSecondsAfterFinished": KEEP_FINISHED_SECONDS}}
@@ -104,10 +115,27 @@ class Executor:
         services: Mapping[str, str],
     ) -> None:
         await self._refuse_beside_another(wish, owner, seen)
-        await self._ensure(
-            step_job(run, owner, wish.step, attempt=wish.attempt, settings=settings, services=services),
-            owner,
-        )
+        job = step_job(run, owner, wish.step, attempt=wish.attempt, settings=settings, services=services)
+        await self._ensure(placed(job, _assigned(seen, STEPS)), owner)
+
+    async def _queue(
+        self, wish: QueueWish, run: PromptLearningRun, owner: Owner, settings: Settings, seen: Seen
+    ) -> None:
+        """Take a place in the run's queue, leave it, or write into it. What was read before somebody else
+        wrote is written by the next tick."""
+        name, now = names.workload_name(owner.name, owner.uid), rfc3339(seen.now)
+        if wish == "Leave":
+            await self.kube.delete("Workload", owner.namespace, name)
+        elif wish == "Join":
+            priority = seen.queue.priority if seen.queue is not None else 0
+            await self._ensure(workload(run, owner, settings, priority), owner)
+        elif (place := await self.kube.get("Workload", owner.namespace, name)) is not None:
+            if wish == "GiveBack":
+                labels = f"{names.LABEL_RUN_UID}={owner.uid}"
+                if still_at_work(await self.kube.list("Pod", owner.namespace, labels=labels), now):
+                    return
+            patch = given_back(place, now) if wish == "GiveBack" else pods_ready(place, now)
+            await self.kube.patch("Workload", owner.namespace, name, patch, part="status")
 
     async def _refuse_beside_another(self, wish: JobWish, owner: Owner, seen: Seen) -> None:
         """Raise ChangedError while a pod of an earlier Job of the step may be at work."""
@@ -143,7 +171,7 @@ class Executor:
         service = await self._ensure(rollout_service(owner), owner)
         for attempt in missing_attempts:
             job = rollout_job(run, owner, attempt, str(service["spec"]["clusterIP"]), settings)
-            await self._ensure(job, owner)
+            await self._ensure(placed(job, _assigned(seen, ROLLOUTS)), owner)
 
     async def _engine(
         self,
@@ -158,6 +186,8 @@ class Executor:
         index = next(k for k, engine in enumerate(run.spec.engines) if engine.name == name)
         object_name = engine_name(run.spec, owner, index, settings)
         shared = run.spec.engines[index].shared
+        if wish.remove and name in seen.fetching:
+            await self.kube.delete("Job", owner.namespace, names.prefetch_name(owner.name, owner.uid, index))
         if shared and not wish.replicas:
             if engine_seen is not None:
                 await leave(self.kube, object_name, owner)
@@ -168,8 +198,9 @@ class Executor:
             await self.kube.delete("Service", owner.namespace, object_name)
         elif engine_seen is None and wish.replicas:
             if await self._weights_are_there(run, owner, index, settings, seen):
-                for body in engine_objects(run, owner, index, settings):
-                    await self._ensure(body, owner)
+                service, deployment = engine_objects(run, owner, index, settings)
+                await self._ensure(service, owner)
+                await self._ensure(placed(deployment, _assigned(seen, engine_set(name))), owner)
         elif engine_seen is not None and engine_seen.replicas != wish.replicas:
             await self.kube.patch(
                 "Deployment",
@@ -182,8 +213,9 @@ class Executor:
     async def _join(
         self, run: PromptLearningRun, owner: Owner, index: int, settings: Settings, seen: Seen
     ) -> None:
+        name = run.spec.engines[index].name
         engine = SharedEngine(
-            engine_deployment(run, owner, index, settings),
+            placed(engine_deployment(run, owner, index, settings), _assigned(seen, engine_set(name))),
             partial(engine_service, run, owner, index, settings),
         )
         weights = partial(self._weights_are_there, run, owner, index, settings, seen)
@@ -206,7 +238,7 @@ class Executor:
         body = prefetch_job(run, owner, index, settings)
         if body is None:
             return True
-        job = await self._ensure(body, owner)
+        job = await self._ensure(placed(body, _assigned(seen, engine_set(engine.name))), owner)
         conditions = job.get("status", {}).get("conditions", ())
         return any(c["type"] == "Complete" and c["status"] == "True" for c in conditions)
 
@@ -245,6 +277,11 @@ def _going(body: Object) -> ChangedError:
     return ChangedError(
         "an earlier one is being deleted", where=f"{body['kind']} {body['metadata']['name']}", status=409
     )
+
+
+def _assigned(seen: Seen, pods: str) -> Assigned | None:
+    """Return where the run's queue sends a set of its pods; None where it names none."""
+    return seen.queue.assigned.get(pods) if seen.queue is not None else None
 
 
 def _pods_lack(plan: ClusterPlan, seen: Seen) -> bool:

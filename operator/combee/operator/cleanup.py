@@ -15,15 +15,16 @@ from contextlib import suppress
 
 from combee import names
 from combee.clients.kubernetes.kube import Kube
+from combee.errors import ClusterError
 from combee.operator.lease import NAME, Fence
 from combee.settings import CleanupSettings
 
 log = logging.getLogger(__name__)
 MADE = f"{names.LABEL_NAME}=combee,{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
 """the labels of all that the operator makes."""
-AT_WORK = ("Deployment", "Job", "Service", "NetworkPolicy")
-"""Kinds of steps, engines and gateways with their Services and policies; their pods, which hold GPUs, go
-with them."""
+AT_WORK = ("Deployment", "Job", "Service", "NetworkPolicy", "Workload")
+"""Kinds of steps, engines and gateways with their Services and policies, and of runs' places in queues; their
+pods, which hold GPUs, go with them."""
 ACCOUNTS = ("RoleBinding", "ServiceAccount")
 
 
@@ -59,8 +60,13 @@ async def clean(kube: Kube, settings: CleanupSettings) -> None:
 
 
 async def _delete_all(kube: Kube, kind: str, namespace: str) -> int:
-    """How many there were."""
-    objects = await kube.list(kind, namespace, labels=MADE, bare=True)
+    """How many there were; none of a kind that the cluster does not serve."""
+    try:
+        objects = await kube.list(kind, namespace, labels=MADE, bare=True)
+    except ClusterError as error:
+        if error.status != 404:
+            raise
+        return 0
     for one in objects:
         meta = one["metadata"]
         await kube.delete(kind, meta["namespace"], meta["name"], uid=meta["uid"])

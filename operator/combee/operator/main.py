@@ -21,7 +21,7 @@ from combee.assembly.logs import to_stderr
 from combee.assembly.probes import serve
 from combee.clients.kubernetes.kube import Kube
 from combee.errors import CombeeError, UserError
-from combee.names import API_VERSION, PLAYBOOK_KIND, RUN_KIND
+from combee.names import API_VERSION, KUEUE, PLAYBOOK_KIND, RUN_KIND
 from combee.objects.types import Settings
 from combee.observe.complaints import Complaints
 from combee.observe.nodes import Nodes
@@ -224,8 +224,9 @@ async def _watch(parts: Parts, settings: OperatorSettings, stop: asyncio.Event) 
     from combee.operator.watch import registry
     from combee.operator.watch import settings as kopf_settings
 
+    wakes = (parts.queue.wake, parts.wake_playbook, parts.wake_gateway)
     await kopf.operator(
-        registry=registry(parts.queue.wake, parts.wake_playbook, parts.wake_gateway),
+        registry=registry(*wakes, queues=await served(parts.kube, KUEUE, "workloads")),
         settings=kopf_settings(),
         standalone=True,
         clusterwide=not settings.namespaces,
@@ -239,13 +240,18 @@ async def runs_served(kube: Kube, *, every_seconds: float = 1.0) -> None:
     started earlier it would never hear of a run."""
     warned = False
     while True:
-        answer = await kube.request("GET", f"/apis/{API_VERSION}", quiet=(404,))
-        if answer.status == 200 and any(r["name"] == RUNS for r in answer.body["resources"]):
+        if await served(kube, API_VERSION, RUNS):
             return
         if not warned:
             log.warning("waiting for the CustomResourceDefinitions", extra={"missing": RUNS})
             warned = True
         await asyncio.sleep(every_seconds)
+
+
+async def served(kube: Kube, api: str, plural: str) -> bool:
+    """Return whether the API server serves a kind. Where it does not, nothing of it can be watched."""
+    answer = await kube.request("GET", f"/apis/{api}", quiet=(404,))
+    return answer.status == 200 and any(one["name"] == plural for one in answer.body["resources"])
 
 
 async def _unless(stop: asyncio.Event, wait: Coroutine[Any, Any, None]) -> bool:

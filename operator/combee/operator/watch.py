@@ -14,6 +14,7 @@ import kopf
 
 from combee.names import (
     API_VERSION,
+    KUEUE,
     LABEL_CANARY,
     LABEL_COMPONENT,
     LABEL_MANAGED_BY,
@@ -27,6 +28,7 @@ from combee.objects.sweep import COMPONENT as SWEEP
 from combee.operator.tick import Key
 
 GROUP, VERSION = API_VERSION.split("/")
+KUEUE_GROUP, KUEUE_VERSION = KUEUE.split("/")
 PAGE = 250
 """Objects that kopf lists at once: a run and its Jobs take about 30 KB, and a whole page is in memory
 together."""
@@ -52,19 +54,23 @@ def settings() -> kopf.OperatorSettings:
     # The Jobs of runs, those that judge canaries, and those that sweep.
     chosen.watching.label_selectors["batch", "v1", "jobs"] = selector
     chosen.watching.label_selectors["apps", "v1", "deployments"] = f"{selector},{LABEL_COMPONENT}={ENGINE}"
+    chosen.watching.label_selectors[KUEUE_GROUP, KUEUE_VERSION, "workloads"] = selector
     return chosen
 
 
 def registry(
-    wake: Callable[[Key], None], wake_playbook: Callable[[Key], None], wake_gateway: Callable[[str], None]
+    wake: Callable[[Key], None],
+    wake_playbook: Callable[[Key], None],
+    wake_gateway: Callable[[str], None],
+    *,
+    queues: bool,
 ) -> kopf.OperatorRegistry:
     """Return the handlers for runs with their Jobs and engines, for Playbooks with their versions and runs,
-    and for the Jobs that sweep, which outlive all of them."""
+    and for the Jobs that sweep, which outlive all of them. ``queues``: whether there is a Kueue, in whose
+    queues runs have places."""
     handlers = kopf.OperatorRegistry()
 
-    @kopf.on.login(registry=handlers)
-    def login(**arguments: Any) -> kopf.ConnectionInfo | None:
-        return kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
+    kopf.on.login(registry=handlers)(_login)
 
     @kopf.on.event(GROUP, VERSION, "promptlearningruns", registry=handlers)
     def run_changed(namespace: str | None, name: str | None, labels: Any, **_: Any) -> None:
@@ -95,7 +101,17 @@ def registry(
             if owner["kind"] == RUN_KIND:
                 wake((namespace or "", owner["name"]))
 
+    if queues:
+
+        @kopf.on.event(KUEUE_GROUP, KUEUE_VERSION, "workloads", registry=handlers)
+        def place_changed(namespace: str | None, labels: Any, **_: Any) -> None:
+            _wake_owner(wake, namespace, labels)
+
     return handlers
+
+
+def _login(**arguments: Any) -> kopf.ConnectionInfo | None:
+    return kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
 
 
 def _wake_owner(wake: Callable[[Key], None], namespace: str | None, labels: Any) -> None:

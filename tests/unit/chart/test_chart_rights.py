@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from chart_tools import NAMESPACE, REPOSITORY, WAYS, objects
+from chart_tools import CHART, NAMESPACE, RELEASE, REPOSITORY, WAYS, helm, objects
 
 from combee import names
 from combee.generate.crd import CHART_FOLDER, FOLDER, files
@@ -106,6 +106,27 @@ def test_with_namespaces_the_operator_has_no_rights_in_the_cluster() -> None:
     assert bound == {NAMESPACE, "team-a", "team-b"}
     roles = {role["metadata"]["name"] for role in objects("namespaces", "ClusterRole")}
     assert roles == {f"combee-operator-{NAMESPACE}-{who}" for who in ("viewer", "editor")}
+
+
+@pytest.mark.parametrize(
+    ("values", "role"),
+    [
+        ({}, "combee-operator-combee-system"),
+        ({"namespaces": ["team-a"]}, ""),
+        ({"namespaces": ["team-a"], "readQueues": True}, "combee-operator-combee-system-queues"),
+    ],
+    ids=["everywhere", "namespaces", "namespaces and queues"],
+)
+def test_what_no_namespace_has_of_queues_is_read_by_a_role_of_the_cluster(
+    values: dict[str, Any], role: str
+) -> None:
+    made = helm("template", RELEASE, str(CHART), "-n", NAMESPACE, "-f", "-", stdin=yaml.safe_dump(values))
+    objects = [one for one in yaml.safe_load_all(made.stdout) if one]
+    asked = {"apiGroups": ["kueue.x-k8s.io"], "resources": ["resourceflavors", "workloadpriorityclasses"]}
+    rule = {**asked, "verbs": ["get"]}
+    found = [o["metadata"]["name"] for o in objects if o["kind"] == "ClusterRole" and rule in o["rules"]]
+    bound = [o["roleRef"]["name"] for o in objects if o["kind"] == "ClusterRoleBinding"]
+    assert found == [role] * bool(role) and set(found) <= set(bound)
 
 
 def test_one_namespace_needs_no_rights_in_the_cluster_to_install() -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
-from manifests_makers import CONTAINER, FULL, PLAIN, SHARED, objects_of, run_of
+from manifests_makers import CONTAINER, FULL, OWNER, PLAIN, SETTINGS, SHARED, objects_of, run_of
+
+from combee.objects.queues import workload
 
 GOLDEN = Path(__file__).parent / "golden"
 MADE = (
@@ -15,6 +17,10 @@ MADE = (
         f"{name}/{what}": made
         for name, spec in (("plain", PLAIN), ("full", FULL))
         for what, made in objects_of(run_of(spec))
+    }
+    | {
+        f"{name}/workload": workload(run_of(spec), OWNER, SETTINGS, 10)
+        for name, spec in (("full", FULL), ("container", {**CONTAINER, "queue": FULL["queue"]}))
     }
     | {
         f"shared/{what}": made

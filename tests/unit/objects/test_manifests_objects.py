@@ -363,17 +363,6 @@ def test_a_job_retries_each_index_and_replaces_what_is_being_deleted() -> None:
     }
 
 
-def test_a_queue_holds_every_job_back_until_it_admits_it() -> None:
-    made = step_job(run_of(FULL), OWNER, step_of("map"), 0, SETTINGS)
-    assert made["spec"]["suspend"] is True
-    labels = made["metadata"]["labels"]
-    assert {key: value for key, value in labels.items() if key.startswith("kueue")} == {
-        "kueue.x-k8s.io/queue-name": "team-a",
-        "kueue.x-k8s.io/priority-class": "learning-low",
-    }
-    assert "kueue" not in str(step_job(run_of(PLAIN), OWNER, step_of("map"), 0, SETTINGS))
-
-
 def test_only_engines_that_a_step_calls_are_named_to_it() -> None:
     models = {"task": {"engineRef": {"name": "main"}}, "proposer": {"engineRef": {"name": "small"}}}
     run = run_of({**FULL, "models": models})

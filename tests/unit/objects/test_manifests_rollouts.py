@@ -117,16 +117,14 @@ def test_a_job_has_pods_for_many_rollouts_and_none_is_tried_again(concurrency: i
     }
 
 
-def test_it_goes_where_the_manifest_sends_pods_and_waits_in_its_queue() -> None:
+def test_it_goes_where_the_manifest_sends_pods() -> None:
     template = {**FULL["workers"]["template"]}
-    made = job(workers={"template": template}, queue={"name": "team-a"})
+    made = job(workers={"template": template})
     spec = made["spec"]["template"]["spec"]
     assert spec["nodeSelector"] == {"pool": "gpu"}
     # A template's account and variables are for our pods: the user's have neither.
     assert spec["serviceAccountName"] == "combee-worker"
     assert "HTTPS_PROXY" not in json.dumps(spec)
-    assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-a"
-    assert made["spec"]["suspend"] is True
 
 
 def test_the_service_leads_to_the_desks_of_its_run() -> None:

@@ -70,19 +70,35 @@ async def test_all_that_the_operator_made_goes_but_data_and_what_is_others() -> 
     await cleanup.clean(kube, EVERYWHERE)  # type: ignore[arg-type]
     gone = {
         f"ours-{kind}-{where}"
-        for kind in ("Deployment", "Job", "Service", "NetworkPolicy", "RoleBinding", "ServiceAccount")
+        for kind in (
+            *("Deployment", "Job", "Service", "NetworkPolicy", "Workload"),
+            *("RoleBinding", "ServiceAccount"),
+        )
         for where in ("team", "other")
     }
     assert before - kube.names() == gone | {lease.NAME}
+
+
+async def test_a_cluster_without_kueue_is_cleaned_up_like_any_other() -> None:
+    kube = await server()
+    listed = kube.list
+
+    async def unserved(kind: str, namespace: str, **more: Any) -> list[Object]:
+        if kind == "Workload":
+            raise ClusterError("404 page not found", where=kind, status=404)
+        return await listed(kind, namespace, **more)
+
+    kube.list = unserved  # type: ignore[method-assign]
+    await cleanup.clean(kube, EVERYWHERE)  # type: ignore[arg-type]
+    assert not {name for name in kube.names("Job") if name.startswith("ours")}
 
 
 async def test_where_it_served_some_namespaces_the_others_and_the_charts_accounts_are_not_touched() -> None:
     kube = await server()
     before = kube.names()
     await cleanup.clean(kube, IN_TEAM)  # type: ignore[arg-type]
-    assert before - kube.names() == {
-        *("ours-Deployment-team", "ours-Job-team", "ours-Service-team", "ours-NetworkPolicy-team", lease.NAME)
-    }
+    kinds = ("Deployment", "Job", "Service", "NetworkPolicy", "Workload")
+    assert before - kube.names() == {*(f"ours-{kind}-team" for kind in kinds), lease.NAME}
 
 
 async def test_nothing_is_deleted_while_an_operator_holds_its_lease(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ class Cluster:
 
 
 async def see(cluster: Cluster, memory: Memory = Memory()) -> Any:  # noqa: B008
-    run = SimpleNamespace(spec=SimpleNamespace(engines=(), roles_in_use=dict))
+    run = SimpleNamespace(spec=SimpleNamespace(engines=(), roles_in_use=dict, queue=None))
     observer = Observer(cluster, Complaints(cluster))  # type: ignore[arg-type]
     seen = await observer.see(run, Owner("formula", "ns", "u"), memory, None, suspend=False, now=1767225601.0)  # type: ignore[arg-type]
     return next(iter(seen.jobs.values()))
@@ -116,47 +116,14 @@ async def test_the_pods_of_a_map_are_counted_by_their_job() -> None:
     assert (one.ended, one.live, cluster.listed) == (False, True, ["Job"])
 
 
-async def test_a_job_that_its_queue_holds_back_says_why_as_kueue_does() -> None:
+async def test_a_job_that_the_cluster_put_into_a_queue_is_held_back_there() -> None:
     held = job("map")
     held["spec"]["suspend"] = True
-    cluster = Cluster(held)
-    about = {"kind": "Workload", "name": f"job-{held['metadata']['name']}-1f2e3"}
-    cluster.objects["Event"] = [{"reason": "Pending", "message": "no room", "involvedObject": about}]
-    at_once = await see(cluster)
-    (late,) = (await looked_at(cluster)).jobs.values()
-    assert (at_once.held, at_once.held_because, late.held_because) == (True, "", "no room")
-    assert cluster.listed == ["Job", "Job", "Event"]
-
-
-def called(status: str, at: str) -> dict[str, str]:
-    return {"type": "Suspended", "status": status, "lastTransitionTime": f"2026-01-01T{at}Z"}
-
-
-@pytest.mark.parametrize(
-    ("conditions", "evicted"),
-    [
-        ([], False),
-        ([called("True", "00:00:01")], False),
-        ([called("False", "00:00:20")], True),
-        ([called("True", "00:05:00")], False),
-    ],
-    ids=["just made", "never admitted", "taken back now", "called suspended late"],
-)
-async def test_a_job_that_its_queue_took_back_is_told_from_one_that_it_has_not_admitted(
-    conditions: list[dict[str, str]], evicted: bool
-) -> None:
-    held = job("map", conditions=conditions)
-    held["spec"]["suspend"] = True
-    assert (await see(Cluster(held))).evicted is evicted
-    held["status"]["startTime"] = "2026-01-01T00:00:02Z"
-    assert (await see(Cluster(held))).evicted
-    del held["status"]["startTime"]
-    held["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "team-a"
     one = await see(Cluster(held))
-    assert (one.held, one.evicted, one.queue) == (True, evicted, "team-a")
-    assert not (await see(Cluster({**held, "spec": {"completions": 1}}))).evicted
-    again = await see(Cluster(held), Memory(admitted=(one.name,)))
-    assert again.evicted, "it was seen at work before"
+    assert (one.held, one.queue) == (True, "")
+    held["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "default"
+    one = await see(Cluster(held))
+    assert (one.held, one.queue) == (True, "default")
 
 
 def rollouts(**status: Any) -> dict[str, Any]:
@@ -172,7 +139,7 @@ def rollouts(**status: Any) -> dict[str, Any]:
 
 
 async def looked_at(cluster: Cluster) -> Any:
-    run = SimpleNamespace(spec=SimpleNamespace(engines=(), roles_in_use=dict))
+    run = SimpleNamespace(spec=SimpleNamespace(engines=(), roles_in_use=dict, queue=None))
     observer = Observer(cluster, Complaints(cluster))  # type: ignore[arg-type]
     return await observer.see(
         run, Owner("formula", "ns", "u"), Memory(), None, suspend=False, now=1767225700.0

@@ -14,7 +14,7 @@ from cluster_bench import summary
 from combee.plan.cluster.decide import ClusterPlan, Run, decide_cluster
 from combee.plan.cluster.engines import gpu_seconds
 from combee.plan.cluster.memory import Memory
-from combee.plan.cluster.seen import YIELDED, EngineSeen, JobSeen, Seen
+from combee.plan.cluster.seen import YIELDED, EngineSeen, JobSeen, QueueSeen, Seen
 from combee.plan.types import IterationPlan, Step, StepSummary
 
 WORK_SECONDS = {"profile": 4, "diagnose": 9, "map": 7, "reduce": 5, "finish": 6, "evaluate": 5, "publish": 2}
@@ -49,7 +49,6 @@ class FakeJob:
     step: Step
     attempt: int
     pods: list[FakePod]
-    held_for: float = 0.0
     complete: bool = False
     failed: str = ""
     gone_in: float | None = None
@@ -69,6 +68,16 @@ class FakeEngine:
     replicas: int
     loading: float = LOADING_SECONDS
     users: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class FakePlace:
+    """A run's Workload. ``waits``: seconds until its queue looks at it."""
+
+    waits: float = ADMISSION_SECONDS
+    admitted: bool = False
+    evicted: bool = False
+    ready: bool = False
 
 
 @dataclass(slots=True)
@@ -95,10 +104,12 @@ def _read(status: str) -> Memory:
 
 @dataclass(slots=True)
 class World:
-    """The cluster. ``quota``: pods at once."""
+    """The cluster. ``quota``: pods at once; ``room``: runs that the queue admits at once."""
 
     runs: dict[str, FakeRun]
     quota: int = 99
+    room: int = 99
+    places: dict[str, FakePlace] = field(default_factory=dict)
     now: float = 1_000_000.0
     jobs: dict[str, FakeJob] = field(default_factory=dict)
     engines: dict[tuple[str, str], FakeEngine] = field(default_factory=dict)
@@ -127,10 +138,19 @@ class World:
             for user in engine.users:
                 gpus = self.runs[user].run.spec.engines[0].vllm.gpus_per_replica
                 self.runs[user].gpu_seconds += seconds * gpus * engine.replicas / len(engine.users)
+        self._admit(seconds)
         self._place()
         for name, job in list(self.jobs.items()):
             if job.live:
                 self._work(name, job, seconds)
+
+    def _admit(self, seconds: float) -> None:
+        """Whoever came first, as far as there is room."""
+        for place in self.places.values():
+            place.waits -= seconds
+            free = self.room - sum(one.admitted or one.evicted for one in self.places.values())
+            if free > 0 and place.waits <= 0 and not place.evicted:
+                place.admitted = True
 
     def _place(self) -> None:
         """Each free place to some Job's pod; whose turn it is changes, as it does on a cluster."""
@@ -140,7 +160,7 @@ class World:
         free = self.quota - sum(pod.at_work for job in self.jobs.values() for pod in job.pods)
         for name in names[cut:] + names[:cut]:
             job = self.jobs[name]
-            for pod in job.pods if job.live and job.held_for <= 0 else ():
+            for pod in job.pods if job.live else ():
                 if free > 0 and not pod.at_work and not pod.done and pod.tries < TRIES:
                     pod.at_work, pod.left, pod.waited = True, WORK_SECONDS[job.step.kind], 0.0
                     free -= 1
@@ -229,7 +249,16 @@ class World:
                 if owner == name or name in one.users
             },
             plans={} if plan is None else {iteration: plan},
+            queue=self._queue(name),
         )
+
+    def _queue(self, name: str) -> QueueSeen | None:
+        if self.runs[name].run.spec.queue is None:
+            return None
+        place = self.places.get(name)
+        if place is None:
+            return QueueSeen()
+        return QueueSeen(True, admitted=place.admitted, evicted=place.evicted, ready=place.ready)
 
     def _jobs(self, run: str) -> Iterator[JobSeen]:
         for name, job in self.jobs.items():
@@ -245,7 +274,6 @@ class World:
                     succeeded=sum(pod.done for pod in job.pods),
                     complete=job.complete,
                     failed=job.failed,
-                    held=job.held_for > 0,
                     deleting=job.gone_in is not None,
                     expiring=job.expires_in is not None,
                     summary=job.said if job.complete and job.step.kind != "map" else None,
@@ -280,6 +308,19 @@ class World:
         return plan
 
     def _follow(self, name: str, plan: ClusterPlan, seen: Seen) -> None:
+        if seen.queue is not None and not seen.queue.admitted:
+            assert not plan.jobs and not any(wish.replicas for wish in plan.engines.values()), "out of turn"
+        if plan.queue in ("GiveBack", "Leave", "Join") and not plan.memory.ended:
+            mine = [job for job in self.jobs.values() if job.run == name and job.live]
+            assert not mine and (name, "main") not in self.engines, f"{plan.queue} while it holds something"
+        if plan.queue == "Join":
+            self.places.setdefault(name, FakePlace())
+        elif plan.queue == "Leave":
+            self.places.pop(name, None)
+        elif (place := self.places.get(name)) is not None and plan.queue == "GiveBack":
+            self.places[name] = FakePlace(place.waits)
+        elif place is not None and plan.queue == "TellReady":
+            place.ready = True
         for gone in plan.delete:
             if (job := self.jobs.get(gone)) is not None and job.gone_in is None:
                 job.gone_in = 3.0
@@ -291,8 +332,7 @@ class World:
             if wished.name not in seen.jobs and wished.name not in self.jobs:
                 check_early(wished.step, seen)
                 pods = [FakePod() for _ in range(wished.step.shards)]
-                held = ADMISSION_SECONDS if self.runs[name].run.spec.queue else 0.0
-                self.jobs[wished.name] = FakeJob(name, wished.step, wished.attempt, pods, held_for=held)
+                self.jobs[wished.name] = FakeJob(name, wished.step, wished.attempt, pods)
         for old in plan.expire:
             if old in self.jobs:
                 self.jobs[old].expires_in = self.jobs[old].expires_in or KEPT_SECONDS
@@ -328,7 +368,6 @@ class World:
 
 
 def _count_down(job: FakeJob, seconds: float) -> None:
-    job.held_for = max(0.0, job.held_for - seconds)
     if job.gone_in is not None:
         job.gone_in -= seconds
     if job.expires_in is not None and (job.complete or job.failed):
@@ -341,7 +380,7 @@ def check_early(step: Step, seen: Seen) -> None:
         return
     before = {"reduce": "map", "finish": "reduce"}[step.kind]
     there = [job for job in seen.jobs.values() if (job.kind, job.iteration) == (before, step.iteration)]
-    assert any(job.placed and not job.held for job in there), f"{step.name} is early: {there}"
+    assert any(job.placed for job in there), f"{step.name} is early: {there}"
 
 
 def check_forward(before: Memory, after: Memory, run: Run, now: float) -> None:

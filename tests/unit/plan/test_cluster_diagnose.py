@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_bench import GPUS, LEARNING, job, memory, run_of, seen
-from cluster_bench import plan as plan_of
+from cluster_bench import GPUS, LEARNING, memory, run_of, seen
 
 from combee.api.conditions import TABLE, ConditionType, Reason
 from combee.cli.cluster import why_text
@@ -19,7 +18,7 @@ from combee.plan.cluster import accept, diagnose, standing
 from combee.plan.cluster.decide import decide_cluster
 from combee.plan.cluster.engines import FETCH_SECONDS
 from combee.plan.cluster.memory import Memory
-from combee.plan.cluster.seen import EngineSeen, JobSeen, Trouble
+from combee.plan.cluster.seen import EngineSeen, Trouble
 from combee.plan.playbook.conditions import READY
 from combee.plan.playbook.conditions import TABLE as OF_PLAYBOOKS
 from combee.plan.types import Outcome
@@ -51,7 +50,7 @@ CASES: list[tuple[str, list[dict[str, Any]], list[dict[str, Any]], tuple[str, st
     ("claim", [unplaced('persistentvolumeclaim "store" not found')], [], ("Unschedulable",
      "Create the claim")),
     ("gate", [unplaced("gated", "SchedulingGated")], [], ("WaitingForQuota",
-     "held back by its queue: gated")),
+     "held back by a queue that the cluster put it into: gated")),
     ("image", [pod(waiting={"reason": "ErrImagePull", "message": "no such host"})], [], ("ImagePullFailed",
      "i:1")),
     ("config", [pod(waiting={"reason": "CreateContainerConfigError", "message": "secret"})], [],
@@ -179,54 +178,6 @@ def test_the_condition_says_why_no_server_of_an_engine_has_started(
     assert (said.reason.value, said.message) == (reason, message)
 
 
-@pytest.mark.parametrize(
-    ("events", "said"),
-    [
-        ([], ""),
-        # Another Job's, whose name begins with the same; and what is said of a Workload that was admitted.
-        (
-            [
-                event("Pending", "x", about="job-r-map-a0-0-1f"),
-                event("Preempted", "x", about="job-r-map-a0-1f"),
-            ],
-            "",
-        ),
-        (
-            [
-                event("Pending", "100m more\nneeded", about="job-r-map-a0-1f", at="2026-01-01T00:00:09Z"),
-                event("Pending", "the first", about="job-r-map-a0-1f"),
-            ],
-            "100m more needed",
-        ),
-    ],
-)
-def test_kueue_says_why_it_holds_a_job_back(events: list[dict[str, Any]], said: str) -> None:
-    assert diagnose.held_because("r-map-a0", events) == said
-
-
-BECAUSE = "insufficient unused quota for cpu"
-
-
-@pytest.mark.parametrize("early", [(), (job("reduce", held=True),)], ids=["alone", "with an early one"])
-@pytest.mark.parametrize(
-    ("because", "after"), [("", ""), (BECAUSE, f": {BECAUSE}")], ids=["in silence", "with a reason"]
-)
-def test_a_run_whose_job_was_preempted_says_what_it_waits_for_and_asks_for_no_pod(
-    because: str, after: str, early: tuple[JobSeen, ...]
-) -> None:
-    run = run_of(queue={"name": "team-a"})
-    held = replace(job("map", held=True), held_because=because)
-    facts = seen(held, *early, plans={0: plan_of()})
-    plan = decide_cluster(run, memory(LEARNING), facts)
-    end = standing.standing(plan.memory, plan, facts)
-    told = {c.type: c for c in standing.conditions(run.spec, plan.memory, plan, facts, end)}
-    waits = f"queue team-a has not admitted Job {held.name} yet{after}"
-    quota, pods = told[ConditionType.QUOTA_RESERVED], told[ConditionType.PODS_PLACED]
-    assert (quota.status, quota.reason.value, quota.message) == ("False", "WaitingForQuota", waits)
-    assert (pods.status, pods.reason.value) == ("Unknown", "NotStarted")
-    assert end.message.endswith(f"; {waits}"), end.message
-
-
 @pytest.mark.parametrize("name", ["Learned", "Unsure", "NothingBetter"])
 def test_a_run_that_came_to_its_own_end_is_ready_with_the_word_of_its_outcome(name: str) -> None:
     run, over = run_of(), replace(LEARNING, phase="Complete", outcome=Outcome(name, "because"))
@@ -239,16 +190,6 @@ def test_a_run_that_came_to_its_own_end_is_ready_with_the_word_of_its_outcome(na
         assert (told[type].status, told[type].reason.value) == ("True", name)
     for type in (ConditionType.RECONCILING, ConditionType.STALLED, ConditionType.FAILED):
         assert (told[type].status, told[type].reason.value) == ("False", name)
-
-
-def test_a_run_at_work_waits_for_no_quota_though_its_next_job_does() -> None:
-    run = run_of(queue={"name": "team-a"})
-    facts = seen(job("map", ready=1), job("reduce", held=True), plans={0: plan_of()})
-    plan = decide_cluster(run, memory(LEARNING), facts)
-    end = standing.standing(plan.memory, plan, facts)
-    told = {c.type: c for c in standing.conditions(run.spec, plan.memory, plan, facts, end)}
-    assert told[ConditionType.QUOTA_RESERVED].status == "True"
-    assert "queue" not in end.message
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,8 @@ def finish(here: World, ticks: int = ENOUGH_TICKS) -> None:
         here.pass_seconds(TICK)
         for name in here.runs:
             settle(here, name)
-        if all(run.memory.ended for run in here.runs.values()) and not here.jobs and not here.engines:
+        left = (*here.jobs, *here.engines, *here.places)
+        if all(run.memory.ended for run in here.runs.values()) and not left:
             return
     raise AssertionError(
         f"not over after {ticks} ticks: "
@@ -127,6 +128,18 @@ def test_engines_come_up_once_for_a_whole_run_in_a_queue() -> None:
         before = now
     assert here.runs["one"].memory.ended
     assert ups == 1
+
+
+def test_five_runs_in_a_queue_with_room_for_one_come_one_after_another_and_end(
+    undisturbed: dict[tuple[str, int], World],
+) -> None:
+    names = ("one", "two", "three", "four", "five")
+    here = world("engines and queue", names)
+    here.room = 1
+    finish(here, 5 * ENOUGH_TICKS)
+    assert outcome(here, "one") == outcome(undisturbed["engines and queue", 1], "one")
+    spans = sorted((run.memory.active_seconds, name) for name, run in here.runs.items())
+    assert spans[-1][0] < 2 * spans[0][0], f"time in the queue counts for somebody: {spans}"
 
 
 @pytest.mark.parametrize("kind", ["endpoint", "in series", "queue"])
@@ -257,18 +270,15 @@ class Cruelty:
         elif event == "cut short" and not self.down:
             here.tick(run, writes=False)
         else:
-            self._to_engines(event, run, live, pick)
+            self._to_engines(event, run, pick)
 
-    def _to_engines(self, event: str, run: str, live: list[str], pick: int) -> None:
+    def _to_engines(self, event: str, run: str, pick: int) -> None:
         if event == "engine restarts" and (run, "main") in self.here.engines:
             self.here.engines[run, "main"].loading = 20 + pick % 60
         elif event == "engine deleted":
             self.here.engines.pop((run, "main"), None)
-        elif event == "preempted" and live and self.here.runs[run].run.spec.queue:
-            job = self.here.jobs[live[pick % len(live)]]
-            job.held_for = 5 + pick % 60
-            for pod in job.pods:
-                pod.at_work = False
+        elif event == "preempted" and (place := self.here.places.get(run)) and place.admitted:
+            place.admitted, place.evicted, place.waits = False, True, 5 + pick % 60
 
     def _evict(self, job: FakeJob, pick: int) -> None:
         pod = job.pods[pick % len(job.pods)]

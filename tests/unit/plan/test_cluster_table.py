@@ -34,7 +34,6 @@ from combee.plan.cluster.status import About, run_status
 from combee.plan.state import RunState
 from combee.plan.types import Outcome, StepSummary
 
-QUEUE = {"queue": {"name": "team-a"}}
 UP = {"main": EngineSeen("main", 2, ready=2)}
 LOADING = {"main": EngineSeen("main", 2)}
 DOWN = {"main": EngineSeen("main", 0)}
@@ -95,30 +94,6 @@ def test_engines_come_before_the_first_job() -> None:
 @pytest.mark.parametrize(("engines", "expected"), [(LOADING, []), (DOWN, []), (UP, ["i000-profile-a0"])])
 def test_a_job_is_made_when_its_engines_serve(engines: dict[str, EngineSeen], expected: list[str]) -> None:
     assert names(ask(memory(**HELD), about=GPUS, engines=engines)) == expected
-
-
-def test_under_a_queue_the_job_comes_first_and_no_engine() -> None:
-    got = ask(Memory(), about={**GPUS, **QUEUE})
-    assert (names(got), got.engines) == (["i000-profile-a0"], {})
-
-
-def test_a_job_that_its_queue_holds_back_starts_no_engine_and_no_clock() -> None:
-    got = ask(Memory(started=NOW - 9), job("profile", held=True), about={**GPUS, **QUEUE})
-    assert got.engines == {}
-    assert got.waiting == f"queue team-a has not admitted Job {step('profile')} yet"
-    assert got.memory.elapsed(NOW) == 0.0
-
-
-def test_engines_come_up_when_the_queue_admits() -> None:
-    got = ask(Memory(started=NOW - 9), job("profile"), about={**GPUS, **QUEUE})
-    assert got.engines == {"main": EngineWish(2)}
-    assert got.memory.active_since == NOW
-
-
-@pytest.mark.parametrize("jobs", [(), (job("map", held=True),)], ids=["no Job yet", "held back"])
-def test_engines_stay_up_between_two_steps_under_a_queue(jobs: tuple[JobSeen, ...]) -> None:
-    got = ask(memory(LEARNING, **HELD), *jobs, about={**GPUS, **QUEUE}, engines=UP)
-    assert got.engines == {"main": EngineWish(2)}
 
 
 def test_a_step_whose_result_was_cut_is_told_how_much_its_pod_may_leave() -> None:
@@ -225,7 +200,7 @@ def test_a_look_at_the_gate_is_not_taken_again_when_its_pod_vanishes() -> None:
     known = memory(PUBLISHING, gate=LEARNT)
     got = ask(known, done("evaluate", 3, summary=None), placed("publish", 3))
     assert names(got) == ["i003-publish-a0"]
-    assert replace(got.memory, admitted=()) == known
+    assert got.memory == known
     assert got.expire == (step("evaluate", 3),)
 
 

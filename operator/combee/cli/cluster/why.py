@@ -19,6 +19,7 @@ from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
 from combee.observe.runs import PATIENCE_SECONDS, age, engine_seen, job_seen, owned, summary_of
 from combee.plan.cluster.diagnose import diagnose
+from combee.plan.cluster.queues import held_back
 from combee.plan.cluster.seen import Trouble
 
 TAIL = 50
@@ -79,9 +80,7 @@ def _job_troubles(
         if seen.complete or (seen.live and (seen.placed or age(job, now) < PATIENCE_SECONDS)):
             continue
         if seen.held:
-            troubles[f"{seen.kind} step"] = Trouble(
-                "WaitingForQuota", f"{seen.name} is held back by its queue"
-            )
+            troubles[f"{seen.kind} step"] = Trouble("WaitingForQuota", held_back(seen.name, seen.queue))
             continue
         own = _labelled(pods, JOB_LABEL, seen.name)
         uids = {one["metadata"]["uid"] for one in (job, *own)}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from combee.api.run import RunSpec
 from combee.names import attempt_name, published_name, step_name
@@ -21,21 +22,24 @@ from combee.plan.cluster.engines import (
     deadline,
     engines_down,
     engines_wished,
-    waits_in_queue,
+    held_back_whole,
     with_services,
 )
-from combee.plan.cluster.jobs import Upkeep, Wanted, look_after, settled, wanted_jobs
+from combee.plan.cluster.jobs import Upkeep, look_after, settled, wanted_jobs
 from combee.plan.cluster.memory import Gate, IterationNote, Memory
 from combee.plan.cluster.mending import mended, met_damage, step_again
 from combee.plan.cluster.published import told_digests
+from combee.plan.cluster.queues import not_admitted
 from combee.plan.cluster.rollouts import RolloutsWish, next_look, rollouts_down, rollouts_wished
-from combee.plan.cluster.seen import Seen
+from combee.plan.cluster.seen import QueueSeen, Seen
 from combee.plan.decide import Identity, Plan, decide
 from combee.plan.playbook.changed import unexplained
 from combee.plan.state import RunState
 from combee.plan.types import Clocks, IterationPlan, Outcome, Snapshot, Step, StepSummary
 from combee.steps import FINISH, ITERATION, KINDS, PUBLISH, kind_of
 
+QueueWish = Literal["", "Join", "TellReady", "GiveBack", "Leave"]
+"""What to do about the run's place in its queue; empty: nothing."""
 MAX_NOTES = 20
 MAX_NOTE_REASON = 300
 """The most characters of a reason in a note."""
@@ -55,7 +59,8 @@ class JobWish:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """What the executor has to make true, in this order: freeze, delete, engines, jobs, rollouts, expire."""
+    """What the executor has to make true, in this order: freeze, delete, engines, jobs, rollouts, queue,
+    expire."""
 
     memory: Memory
     freeze: IterationPlan | None = None
@@ -70,6 +75,7 @@ class ClusterPlan:
     """finished Jobs whose results are in the memory that was written: they may expire after a while."""
     engines: Mapping[str, EngineWish] = field(default_factory=dict)
     rollouts: RolloutsWish = field(default_factory=RolloutsWish)
+    queue: QueueWish = ""
     outcome: Outcome | None = None
     wake_after_seconds: float | None = None
     """the seconds until the next look, even if nothing happens."""
@@ -100,6 +106,8 @@ def decide_cluster(run: Run, memory: Memory, seen: Seen) -> ClusterPlan:
         return _over(memory, seen, finished)
     if seen.suspend:
         return _suspended(run, memory, seen, finished)
+    if seen.queue is not None and not seen.queue.admitted:
+        return _queued(run, memory, seen, seen.queue, finished)
     memory = with_services(_clocked(run, memory, seen), seen)
     upkeep = look_after(memory, seen)
     memory = met_damage(run.who, run.spec.seed, upkeep.memory, seen, upkeep.summaries)
@@ -146,12 +154,9 @@ def _held(memory: Memory, seen: Seen) -> str:
 
 
 def _clocked(run: Run, memory: Memory, seen: Seen) -> Memory:
-    """Return the memory with the run's own clock going, or stopped while a queue holds the run back, and
-    with which Jobs were admitted."""
-    live = (job for job in seen.jobs.values() if job.live and (job.evicted or not job.held))
-    admitted = tuple(sorted(job.name for job in live))
-    memory = replace(memory, started=memory.started or seen.now, admitted=admitted)
-    if waits_in_queue(run.spec, memory, seen):
+    """Return the memory with the run's own clock going, or stopped while the cluster holds the run back."""
+    memory = replace(memory, started=memory.started or seen.now)
+    if held_back_whole(seen):
         return memory.paused(seen.now)
     return replace(memory, active_since=memory.active_since or seen.now)
 
@@ -171,9 +176,6 @@ def _at_work(run: Run, memory: Memory, seen: Seen, steps: tuple[Step, ...]) -> C
     engines = engines_wished(run.spec, memory, seen, due=KINDS[due.kind].asks_models, uid=run.who.uid)
     memory = account(run.spec, engines.memory, engines.wishes, seen)
     jobs = wanted_jobs(run.spec, memory, seen, due, tuple(then), may_start=engines.may_start)
-    if engines.steps_back:
-        admitted = (job.name for job in seen.jobs.values() if job.live and not job.held)
-        jobs = Wanted(memory, delete=tuple(sorted(admitted)))
     memory = jobs.memory
     seconds_left = deadline(run.spec, memory, seen.now).seconds_left
     wakes = (engines.wake_after_seconds, jobs.wake_after_seconds, next_look(seen), seconds_left)
@@ -183,6 +185,7 @@ def _at_work(run: Run, memory: Memory, seen: Seen, steps: tuple[Step, ...]) -> C
         delete=jobs.delete,
         engines=engines.wishes,
         rollouts=rollouts_wished(run.spec, seen, due),
+        queue="TellReady" if _came_up(seen) else "",
         wake_after_seconds=min((seconds for seconds in wakes if seconds is not None), default=None),
         waiting=engines.waiting or jobs.waiting,
     )
@@ -311,12 +314,43 @@ def publish_step(run: Run, memory: Memory) -> Step:
 
 
 def _suspended(run: Run, memory: Memory, seen: Seen, finished: tuple[str, ...]) -> ClusterPlan:
-    """Plan a pause: live Jobs are deleted (the memo makes doing them again cheap), engines free GPUs."""
+    """Plan a pause of a person's, through which the run keeps no place in its queue."""
+    pause = _paused(run, memory, seen, finished)
+    placed = seen.queue is not None and seen.queue.made
+    return replace(pause, queue="Leave") if placed and pause.wake_after_seconds is None else pause
+
+
+def _queued(run: Run, memory: Memory, seen: Seen, queue: QueueSeen, finished: tuple[str, ...]) -> ClusterPlan:
+    """Plan to wait for the queue: first nothing is left of what it counts, then the place that it took back
+    is given back, or a new one is asked for."""
+    pause = _paused(run, replace(memory, started=memory.started or seen.now), seen, finished)
+    pause = replace(pause, waiting=not_admitted(run.spec, queue))
+    if pause.wake_after_seconds is not None or queue.lacks:
+        return pause
+    if queue.made:
+        wish: QueueWish = "Leave" if queue.stale else "GiveBack" if queue.evicted else ""
+        return replace(pause, queue=wish, wake_after_seconds=1.0 if wish else None)
+    # What is asked for follows from the spec, which can be changed until the status has a time of the start.
+    return replace(pause, queue="Join" if memory.started else "", wake_after_seconds=1.0)
+
+
+def _came_up(seen: Seen) -> bool:
+    """Return whether a pod of a step is at work for the first time since the queue admitted the run."""
+    news = seen.queue is not None and not seen.queue.ready
+    return news and any(job.ready for job in seen.jobs.values())
+
+
+def _paused(run: Run, memory: Memory, seen: Seen, finished: tuple[str, ...]) -> ClusterPlan:
+    """Plan a pause: live Jobs are deleted (the memo makes doing them again cheap), engines free GPUs. Those
+    of a run in a queue are deleted, since it may send them elsewhere next time."""
     down = engines_down(memory, seen)
     memory = account(run.spec, memory, down, seen)
+    holding = any(engine.replicas for engine in seen.engines.values())
+    if run.spec.queue is not None:
+        down = {name: EngineWish(0, remove=True) for name in sorted({*seen.engines, *seen.fetching})}
+        holding = bool(down)
     memory = replace(memory.paused(seen.now), unplaced_since=0.0, idle_since=0.0)
     live = tuple(sorted(job.name for job in seen.jobs.values() if job.live))
-    holding = any(engine.replicas for engine in seen.engines.values())
     return ClusterPlan(
         memory,
         delete=live,
@@ -338,7 +372,6 @@ def _ended(run: Run, memory: Memory, outcome: Outcome, seen: Seen, finished: tup
         failures={},
         lost={},
         in_turn=(),
-        admitted=(),
         unplaced_since=0.0,
         idle_since=0.0,
         halfway_since=0.0,
@@ -357,6 +390,7 @@ def _over(memory: Memory, seen: Seen, finished: tuple[str, ...]) -> ClusterPlan:
         expire=finished,
         engines=engines,
         rollouts=rollouts_down(seen),
+        queue="Leave" if seen.queue is not None and seen.queue.made else "",
         outcome=memory.run.outcome,
         wake_after_seconds=1.0 if live or engines or seen.rollouts else None,
     )

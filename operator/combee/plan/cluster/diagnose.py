@@ -80,21 +80,6 @@ def probed(events: Iterable[Object]) -> str:
     return one_line(causes[-1], MAX_QUOTED) if causes else ""
 
 
-def held_because(job: str, events: Iterable[Object]) -> str:
-    """Return why Kueue did not admit a Job when it last looked; empty while it has said nothing.
-
-    ``events`` are those of Workloads. Kueue names the Workload of a Job ``job-NAME-HASH``.
-    """
-    pending = _in_order(event for event in events if event.get("reason") == "Pending")
-    ours = [e for e in pending if e["involvedObject"]["name"].rpartition("-")[0] == f"job-{job}"]
-    return _quoted(ours[-1]) if ours else ""
-
-
-def not_admitted(queue: str, job: str, because: str = "") -> str:
-    """Return the sentence about a Job that its queue holds back. ``because``: as of ``held_because``."""
-    return f"queue {queue} has not admitted Job {job} yet{f': {because}' if because else ''}"
-
-
 def gated(pod: Object) -> bool:
     """Return whether a queue holds a pod back, so that it has no place and no GPU."""
     return any(
@@ -158,7 +143,8 @@ def _unplaced(pod: Object) -> Iterator[Trouble]:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             cause, pod_name = _quoted(condition), _name(pod)
             if gated(pod):
-                yield Trouble("WaitingForQuota", f"pod {pod_name} is held back by its queue: {cause}")
+                held = f"pod {pod_name} is held back by a queue that the cluster put it into: {cause}"
+                yield Trouble("WaitingForQuota", held)
             else:
                 message = f"pod {pod_name} finds no node: {cause} {advice(cause)}"
                 yield Trouble("Unschedulable", message.strip())

@@ -36,10 +36,6 @@ _LET_GO = (
     "some engines find no node while others hold theirs: all are let go for a while, "
     "so that another run's can come up"
 )
-_STEPS_BACK = (
-    "the queue admitted the run's Jobs and none of its engines: the Jobs give their quota back, "
-    "and come again once it admits an engine"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +54,6 @@ class Wishes:
     may_start: bool
     memory: Memory
     wake_after_seconds: float | None
-    steps_back: bool = False
-    """whether the run's Jobs give back what the queue admitted, since engines wait for it."""
     waiting: str = ""
     """why they are not up, where the operator took them down or somebody else's are not ready."""
 
@@ -67,22 +61,18 @@ class Wishes:
 def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid: str = "") -> Wishes:
     """Return the engines that a tick wants. ``due``: whether a step that calls models is to be done.
 
-    They come up with the first step that was admitted, stay while pods work and from one step to the next,
-    and go when no step to come asks them, or when no pod of a live Job has worked for their
-    ``idleTimeoutSeconds``: work that waits for a node, a quota or a queue holds no GPU for ever. They go at
-    once when the queue takes back all that it had admitted; one that is queued keeps its place.
+    They come up before the first step, stay while pods work and from one step to the next, and go when no
+    step to come asks them, or when no pod of a live Job has worked for their ``idleTimeoutSeconds``: work
+    that waits for a node or a quota holds no GPU for ever.
     """
     ahead = next_kind(memory.run), memory.run.unasked
     own = own_engines_in_use(spec, *ahead)
     live = [job for job in seen.jobs.values() if job.live and kind_of(job.kind).asks_models]
-    queued = {name for name in own if _in_queue(seen, name)}
-    crowds = spec.queue is not None and bool(queued) and any(not job.held for job in live)
-    half = halfway(uid, own, memory, seen, crowds=crowds)
+    half = halfway(uid, own, memory, seen)
     memory = half.memory
-    admitted = any(not job.held for job in live) or (spec.queue is None and not live)
+    admitted = not live or any(not job.held for job in live)
     working = any(job.ready for job in live)
     stuck = bool(live) and not working
-    evicted = any(job.evicted for job in live) and all(job.held for job in live)
     idle_since = (memory.idle_since or seen.now) if stuck else 0.0
     wishes: dict[str, EngineWish] = {}
     wake = [] if half.wake_after_seconds is None else [half.wake_after_seconds]
@@ -92,12 +82,11 @@ def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid:
     for engine in spec.engines:
         held = engine.name in memory.engines_since or _wished_before(seen, engine.name)
         patience = max(engine.idle_timeout_seconds, LEAST_IDLE_SECONDS)
-        left = patience - (seen.now - idle_since) if stuck and engine.name not in queued else None
+        left = patience - (seen.now - idle_since) if stuck else None
         wanted = (
             engine.name in own
             and due
             and not half.let_go
-            and not evicted
             and (held or (admitted and not waiting))
             and (left is None or left > 0)
         )
@@ -110,10 +99,8 @@ def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid:
         wake.append(FETCH_SECONDS)
     ready = all(name in seen.engines and seen.engines[name].ready > 0 for name in own)
     memory = replace(memory, idle_since=idle_since)
-    # With a queue the Job comes first, and its pods wait; but it takes no room of a queued engine.
-    may_start = not waiting and (not queued if spec.queue is not None else ready and not half.let_go)
-    wake_after, why = min(wake, default=None), half.message or waiting
-    return Wishes(wishes, may_start, memory, wake_after, half.steps_back, why)
+    may_start = not waiting and ready and not half.let_go
+    return Wishes(wishes, may_start, memory, min(wake, default=None), half.message or waiting)
 
 
 def engines_down(memory: Memory, seen: Seen) -> dict[str, EngineWish]:
@@ -121,19 +108,13 @@ def engines_down(memory: Memory, seen: Seen) -> dict[str, EngineWish]:
     return {name: EngineWish(replicas=0) for name in sorted({*seen.engines, *memory.engines_since})}
 
 
-def waits_in_queue(spec: RunSpec, memory: Memory, seen: Seen) -> bool:
-    """Return whether a queue holds back everything there is to do, or an engine that it asks while no pod is
-    at work or no other engine could answer one: the run's clock stops meanwhile."""
-    kind = next_kind(memory.run)
-    now = {role for one in (ITERATION if kind.planned else (kind,)) for role in one.roles}
-    own = own_engines_in_use(spec, kind, {*memory.run.unasked, *roles_ahead(kind).difference(now)})
-    queued = [name for name in own if _in_queue(seen, name)]
+def held_back_whole(seen: Seen) -> bool:
+    """Return whether queues that the cluster chose hold back all that the run has to do now: its clock stops
+    meanwhile. Without a Job, an engine that is held back keeps the next one from starting."""
     live = [job for job in seen.jobs.values() if job.live]
-    if queued and (len(queued) == len(own) or not any(job.ready for job in live)):
-        return True
     if live:
         return all(job.held for job in live)
-    return spec.queue is not None and not (memory.active_since or memory.active_seconds)
+    return any(engine.held for engine in seen.engines.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +214,8 @@ def _gpus_charged(spec: RunSpec, memory: Memory, name: str) -> float:
 
 def account(spec: RunSpec, memory: Memory, wishes: Mapping[str, EngineWish], seen: Seen) -> Memory:
     """Return the memory with what leaving engines held, and with the start of those that now come. A stretch
-    ends, too, when another run comes to a shared engine or leaves it, and when a queue takes all its pods."""
+    ends, too, when another run comes to a shared engine or leaves it, and when a queue holds all its pods
+    back."""
     held = {name for name, one in seen.engines.items() if one.held}
     holding = {name for name, wish in wishes.items() if wish.replicas and name not in held}
     users = {name: one.users for name, one in seen.engines.items() if name in holding and one.users > 1}
@@ -292,18 +274,14 @@ class Halfway:
     let_go: bool = False
     wake_after_seconds: float | None = None
     message: str = ""
-    steps_back: bool = False
-    """whether the run's Jobs go in place of its engines."""
 
 
-def halfway(uid: str, used: tuple[str, ...], memory: Memory, seen: Seen, *, crowds: bool = False) -> Halfway:
+def halfway(uid: str, used: tuple[str, ...], memory: Memory, seen: Seen) -> Halfway:
     """Return what to do about engines of which some have a node and others have none.
 
     Two runs that each hold half of the GPUs that both need would wait for ever. So a run waits a while and
     then scales all its engines to 0 for a pause. How long differs from run to run and from time to time, so
     that two runs do not take turns in step; the one still waiting then finds the GPUs that the other freed.
-    ``crowds``: whether a queue admitted Jobs of the run and not its engines. Where it admitted none of them,
-    the Jobs go, by the same patience: they hold quota that an engine, or another run's, waits for.
     """
     if memory.let_go_until:
         seconds_left = memory.let_go_until - seen.now
@@ -311,7 +289,7 @@ def halfway(uid: str, used: tuple[str, ...], memory: Memory, seen: Seen, *, crow
             return Halfway(memory, True, seconds_left, _LET_GO)
         memory = replace(memory, let_go_until=0.0, halfway_since=0.0)
     stuck = [name for name in used if _stuck(seen, name)]
-    if not stuck or (len(stuck) == len(used) and not crowds):
+    if not stuck or len(stuck) == len(used):
         ready = all(name in seen.engines and seen.engines[name].ready for name in used)
         return Halfway(replace(memory, halfway_since=0.0, let_goes=0 if ready else memory.let_goes))
     since = memory.halfway_since or seen.now
@@ -320,19 +298,9 @@ def halfway(uid: str, used: tuple[str, ...], memory: Memory, seen: Seen, *, crow
     seconds_left = patience - (seen.now - since)
     if seconds_left > 0:
         return Halfway(memory, wake_after_seconds=seconds_left)
-    if len(stuck) == len(used):
-        memory = replace(memory, halfway_since=0.0, let_goes=memory.let_goes + 1)
-        return Halfway(memory, message=_STEPS_BACK, steps_back=True)
     pause = _pause(uid, memory.let_goes)
     memory = replace(memory, halfway_since=0.0, let_go_until=seen.now + pause, let_goes=memory.let_goes + 1)
     return Halfway(memory, True, pause, _LET_GO)
-
-
-def _in_queue(seen: Seen, name: str) -> bool:
-    """Return whether a queue holds an engine back, or the fetch of its weights."""
-    engine, fetch = seen.engines.get(name), seen.fetching.get(name)
-    waits = fetch is not None and fetch.reason == "WaitingForQuota"
-    return waits or (engine is not None and engine.held)
 
 
 def _wished_before(seen: Seen, name: str) -> bool:
@@ -342,7 +310,7 @@ def _wished_before(seen: Seen, name: str) -> bool:
 
 def _stuck(seen: Seen, name: str) -> bool:
     engine = seen.engines.get(name)
-    return _in_queue(seen, name) or (
+    return (
         engine is not None
         and engine.replicas > 0
         and engine.ready == 0

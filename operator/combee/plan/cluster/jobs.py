@@ -11,9 +11,9 @@ from pydantic_core import to_json
 
 from combee.algo.budget import Spend
 from combee.api.run import LimitName, RunSpec
-from combee.plan.cluster.diagnose import not_admitted
 from combee.plan.cluster.engines import calls_at_once, gpu_seconds, gpus_charged
 from combee.plan.cluster.memory import Memory
+from combee.plan.cluster.queues import held_back
 from combee.plan.cluster.seen import YIELDED, JobSeen, Seen
 from combee.plan.money import money_of
 from combee.plan.spending import kept_for_look
@@ -187,29 +187,14 @@ def wanted_jobs(
     placed = job is not None and job.placed and not job.held and not job.deleting
     followers = (_job(memory, seen, follower) for follower in then)
     waiting = [follower for follower in followers if follower is not None and follower.live]
+    held = held_back(job.name, job.queue) if job is not None and job.held else ""
     if not placed and waiting:
-        return replace(_patience(memory, seen, step, waiting), waiting=_queue(spec, job))
+        return replace(_patience(memory, seen, step, waiting), waiting=held)
     memory = replace(memory, unplaced_since=0.0)
-    if not placed or spec.workers.overlap == "Never":
-        return Wanted(memory, (step,), waiting=_queue(spec, job))
+    # A queue counts the pods of one step: none may wait there while another works.
+    if not placed or spec.workers.overlap == "Never" or spec.queue is not None:
+        return Wanted(memory, (step,), waiting=held)
     return Wanted(memory, (step, *_placed_early(spec, memory, seen, then)))
-
-
-def _queue(spec: RunSpec, job: JobSeen | None) -> str:
-    return held_back(spec, job) if job is not None and job.held else ""
-
-
-def held_back(spec: RunSpec, job: JobSeen) -> str:
-    """Return the sentence about a Job that a queue holds back, with the reason where the queue gave one. A
-    cluster may put a Job into a default queue that the run does not name."""
-    if spec.queue is not None:
-        return not_admitted(spec.queue.name, job.name, job.held_because)
-    if not job.queue:
-        return (
-            f"Job {job.name} is suspended and in no queue: name one in spec.queue, or see who suspends Jobs"
-        )
-    named = not_admitted(job.queue, job.name, job.held_because)
-    return f"{named} (the run names no queue: the cluster put its Jobs into this one)"
 
 
 def _placed_early(spec: RunSpec, memory: Memory, seen: Seen, then: tuple[Step, ...]) -> Iterator[Step]:

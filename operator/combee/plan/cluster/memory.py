@@ -100,8 +100,6 @@ class Memory:
     """unsettled step -> how many of its finished Jobs left nothing that can be read."""
     in_turn: tuple[str, ...] = ()
     """unsettled steps that are not placed early any more."""
-    admitted: tuple[str, ...] = ()
-    """live Jobs that a queue let go, or that no queue held: one that is held again was taken back."""
     message_bytes: int = MAX_SUMMARY_BYTES
     """the fewest bytes that a pod of the run could leave: sidecars that the cluster adds are seen only in
     pods that are there."""

@@ -47,13 +47,9 @@ class JobSeen:
     disrupted: bool = False
     """whether its pods were only evicted, preempted, deleted or on a lost node, and none died by itself."""
     held: bool = False
-    """whether a queue holds it back: it is not admitted yet, or was preempted."""
-    held_because: str = ""
-    """why, in the queue's words; empty while it has said nothing."""
-    evicted: bool = False
-    """whether the queue holds it back after it had admitted it."""
+    """whether it is suspended, as no Job of ours is made: the cluster put it into a queue, say."""
     queue: str = ""
-    """the queue that it is in, by its label: also one that the cluster chose for it."""
+    """the queue that the cluster put it into, by its label."""
     deleting: bool = False
     expiring: bool = False
     """whether it deletes itself after a while."""
@@ -117,6 +113,39 @@ class EngineSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class Assigned:
+    """Where a queue sends the pods of one set, and how many of them it admitted."""
+
+    count: int
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Mapping[str, str], ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSeen:
+    """The run's place in the queue that it names: its Workload in Kueue."""
+
+    made: bool = False
+    """whether it has a place."""
+    admitted: bool = False
+    evicted: bool = False
+    """whether the queue wants back what it had admitted, and waits for it."""
+    stale: bool = False
+    """whether the place is of no more use: it was finished by somebody, and a new one is needed."""
+    because: str = ""
+    """why it is not admitted, in Kueue's words; empty while it has said nothing."""
+    lacks: str = ""
+    """why nothing can be asked for, in words; empty where it can."""
+    priority: int = 0
+    """of the run's priority class; read while it has no place."""
+    ready: bool = False
+    """whether Kueue was told that its pods came up."""
+    assigned: Mapping[str, Assigned] = field(default_factory=dict)
+    """set of pods -> where they go, while it is admitted."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceSeen:
     """A model server that the run refers to."""
 
@@ -147,3 +176,5 @@ class Seen:
     """what its Playbook knows of heldOuts; None where nothing is asked about them."""
     fetching: Mapping[str, Trouble] = field(default_factory=dict)
     """engine -> the state of the Job that fetches its weights, until it is complete."""
+    queue: QueueSeen | None = None
+    """the run's place in its queue; None where it names none."""

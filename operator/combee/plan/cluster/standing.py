@@ -14,8 +14,8 @@ from combee.api.status import Phase
 from combee.plan.calibrated import who_scores
 from combee.plan.cluster.decide import ClusterPlan
 from combee.plan.cluster.engines import engines_in_use, next_kind, own_engines_in_use, waits_for
-from combee.plan.cluster.jobs import held_back
 from combee.plan.cluster.memory import Memory
+from combee.plan.cluster.queues import held_back, not_admitted
 from combee.plan.cluster.rollouts import troubled
 from combee.plan.cluster.seen import EngineSeen, Seen, Trouble
 from combee.plan.diagnosis import words
@@ -144,7 +144,7 @@ def conditions(spec: RunSpec, memory: Memory, plan: ClusterPlan, seen: Seen, end
         parts = (*waivers(spec), *lacks, *spec.task.stakes.sentences(), *evaluation.sentences(spec))
         accepted = "; ".join(("the plan is good", *parts))
         yield condition(T.PLAN_ACCEPTED, "True", R.ACCEPTED, accepted)
-    yield condition(T.QUOTA_RESERVED, *_quota(spec, seen, suspended))
+    yield condition(T.QUOTA_RESERVED, *_quota(spec, seen, suspended, over))
     yield condition(T.PODS_PLACED, *_placed(seen, suspended, over))
     yield condition(T.ENGINES_READY, *_engines(spec, memory, seen, suspended or held or over))
     if spec.task.is_evaluated:
@@ -165,19 +165,27 @@ _REFUSALS = (
 )
 
 
-def _quota(spec: RunSpec, seen: Seen, suspended: bool) -> Stand:
+def _quota(spec: RunSpec, seen: Seen, suspended: bool, over: bool) -> Stand:
     if suspended:
         return "False", R.SUSPENDED, "the run is suspended"
+    if waits := _waits_in_queue(spec, seen, over):
+        return "False", R.WAITING_FOR_QUOTA, waits
     live = sorted((job for job in seen.jobs.values() if job.live), key=lambda job: job.name)
     # A Job that is there early may wait while the one before it works: the run does not.
     if live and all(job.held for job in live):
-        return "False", R.WAITING_FOR_QUOTA, held_back(spec, live[0])
+        return "False", R.WAITING_FOR_QUOTA, held_back(live[0].name, live[0].queue)
     for name, engine in sorted(seen.engines.items()):
         if engine.held and engine.trouble is not None:
             return "False", R.WAITING_FOR_QUOTA, f"engine {name}: {engine.trouble.message}"
     if spec.queue is None:
         return "True", R.NO_QUEUE, "the run uses no queue"
-    return "True", R.RESERVED, f"queue {spec.queue.name} admitted its Jobs"
+    return "True", R.RESERVED, f"queue {spec.queue.name} admitted the run"
+
+
+def _waits_in_queue(spec: RunSpec, seen: Seen, over: bool) -> str:
+    """Return what the run's queue says while it does not let the run go on; empty where it does."""
+    queue = seen.queue
+    return not_admitted(spec, queue) if queue is not None and not queue.admitted and not over else ""
 
 
 def _placed(seen: Seen, suspended: bool, over: bool) -> Stand:
@@ -202,6 +210,8 @@ def _engines(spec: RunSpec, memory: Memory, seen: Seen, down: bool) -> Stand:
         return "True", R.NO_ENGINES, "the run has none of its own"
     if down:
         return "False", R.SCALED_DOWN, "they are taken down"
+    if waits := _waits_in_queue(spec, seen, over=False):
+        return "False", R.WAITING_FOR_QUOTA, waits
     ahead = next_kind(memory.run), memory.run.unasked
     if lacking := waits_for(seen, engines_in_use(spec, *ahead)):
         return "False", R.NOT_READY, lacking
@@ -215,9 +225,7 @@ def _engines(spec: RunSpec, memory: Memory, seen: Seen, down: bool) -> Stand:
     for name in own:
         engine = seen.engines[name]
         if not engine.replicas:
-            evicted = any(job.live and job.evicted for job in seen.jobs.values())
-            why = "its queue took the run back" if evicted else "it was idle"
-            return "False", R.SCALED_DOWN, f"engine {name} is taken down: {why}"
+            return "False", R.SCALED_DOWN, f"engine {name} is taken down: it was idle"
         if not engine.ready:
             trouble_reason = engine.trouble.reason if engine.trouble else ""
             shown = trouble_reason in (R.CRASHING, R.WAITING_FOR_QUOTA)
