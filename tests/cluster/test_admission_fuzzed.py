@@ -2,7 +2,7 @@
 
 The server takes nothing that validate refuses for a reason that a schema or a rule can state, and validate
 takes nothing that the server refuses, but for what only a cluster knows. What may differ is listed by words.
-The seed is printed; COMBEE_FUZZ_SEED gives another.
+The seed is printed; COMBEE_FUZZ_SEED gives another. A few hundred more are sent in test_tenant.
 """
 
 from __future__ import annotations
@@ -185,17 +185,10 @@ def listed(asked: Asked) -> bool:
 @pytest.fixture(scope="module")
 def tenant(cluster: Cluster) -> Iterator[Tenant]:
     with rented(cluster) as made:
-        node = changed(
-            base("PromptLearningRun"), {"spec.models.evaluator.endpoint.url": "http://127.0.0.1/v1"}
-        )
+        asks = {"endpoint": {"url": "http://127.0.0.1/v1", "model": "m"}}
+        node = changed(base("PromptLearningRun"), {"spec.models.evaluator": asks})
         eventually("the policies are in force", lambda: "AddressNotAllowed" in made.create(node).text)
         yield made
-
-
-def test_a_few_manifests_are_taken_and_refused_by_both(tenant: Tenant) -> None:
-    assert [
-        str(one) for one in differences(tenant, range(MANIFESTS, MANIFESTS + 300)) if not listed(one)
-    ] == []
 
 
 @pytest.mark.long

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from cluster_tools import Cluster, eventually
 from tenants import EDITOR, STRONG, TRUSTED, Tenant, rented
+from test_admission_fuzzed import MANIFESTS, differences, listed
 
 from admission_cases import Manifest, changed
 
@@ -493,3 +494,8 @@ def _playbook(template: dict[str, Any]) -> Manifest:
 
 def _url(name: str) -> dict[str, Any]:
     return {"spec": {"models": {"task": {"endpoint": {"url": f"https://{name}.example.com/v1"}}}}}
+
+
+def test_random_manifests_are_taken_and_refused_by_both_the_server_and_validate(tenant: Tenant) -> None:
+    unlike = differences(tenant, range(MANIFESTS, MANIFESTS + 300))
+    assert [str(one) for one in unlike if not listed(one)] == []
