@@ -40,6 +40,7 @@ SUMMARY = StepSummary(
     seconds={"wall": 1.5},
     observations=((8, 1.25),),
 )
+RECEIPT = f"receipts/{SUMMARY.step}/0.json"
 CHAT = (
     b'{"id": "c-1", "messages": [{"role": "system", "content": "You tidy."}, {"role": "user", "content": '
     b'[{"type": "text", "text": "Tidy a."}, {"type": "image_url", "image_url": {}}]}, {"role": "assistant", '
@@ -95,9 +96,9 @@ def memo(data: bytes) -> None:
 
 
 def receipt(data: bytes) -> None:
-    summary = decoded_receipt(data)
+    summary = decoded_receipt(data, RECEIPT)
     if summary is not None:
-        assert decoded_receipt(encoded_receipt(summary)) is not None
+        assert decoded_receipt(encoded_receipt(summary, RECEIPT), RECEIPT) is not None
     length = f"{len(data)} ".encode()
     StepSummary.decode(data)
     StepSummary.decode(length + data)
@@ -164,7 +165,11 @@ PAIRS = write_pairs([Pair("a", 1, 0.5, 1.5, "", 1.0, 2.0)], [LeftOut("a", 2, 500
 READING = Reading(0, 3, 1.0, 2, Trouble("Empty", "score", "active", "x"), (0.5, 0.25)).to_json()
 READERS = (
     Reader(memo, (_encoded("k", COMPLETION), json.dumps(COMPLETION.to_json()).encode())),
-    Reader(receipt, (encoded_receipt(SUMMARY), SUMMARY.encode()), ("outputs", "lostTokens.task", "sha256:")),
+    Reader(
+        receipt,
+        (encoded_receipt(SUMMARY, RECEIPT), SUMMARY.encode()),
+        ("outputs", "lostTokens.task", "sha256:"),
+    ),
     Reader(
         raising(UserError)(lambda data: IterationPlan.from_json(data, where="f")),
         (PLAN.to_json(),),
