@@ -37,6 +37,13 @@ def test_a_header_that_no_server_may_send_is_left_out_of_an_answer() -> None:
     assert b"x-good: c" in answer and b"x-odd" not in answer
 
 
+def test_a_name_that_ends_in_a_space_is_left_out_of_an_answer() -> None:
+    """aiohttp refuses such a header, but not with the line feed alone below it, in two parts."""
+    odd = b"HTTP/1.1 200  apylican\r\ncontent-length :140\r\nx-good: c\n\r\n{"
+    answer = LOOP.run(GATEWAY.passed(b"(" + odd))
+    assert answer.startswith(b"HTTP/1.1 200 ") and b"x-good: c" in answer and b"length" not in answer
+
+
 @pytest.mark.parametrize("status", [b"101 Switching", b"600 No", b"999 No"])
 def test_a_status_that_ends_nothing_is_no_answer(status: bytes) -> None:
     answer = LOOP.run(GATEWAY.passed(b"\xff" + http(b"{}", status=status)))

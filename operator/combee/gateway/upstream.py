@@ -32,8 +32,10 @@ while it is being reused."""
 NAMES_SECONDS = 5
 """How long resolved addresses are trusted: those of a headless Service change with its pods."""
 Headers = Iterable[tuple[bytes, bytes]]
+_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""The name of a header (RFC 9110). What HTTP forbids servers send all the same, and ours refuses to."""
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
-"""What no value of a header may hold: servers send it all the same, and ours refuses to."""
+"""What no value of a header may hold."""
 
 NOT_PASSED_ON = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization te trailer trailers "
@@ -171,7 +173,7 @@ def passed_back(response: ClientResponse) -> list[tuple[bytes, bytes]]:
     return [
         (name, value)
         for name, value in response.raw_headers
-        if name.lower() not in left_out and not _CONTROL.search(value)
+        if name.lower() not in left_out and _NAME.fullmatch(name) and not _CONTROL.search(value)
     ]
 
 
