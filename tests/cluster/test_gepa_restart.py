@@ -23,9 +23,9 @@ BEFORE = {"reduce": "map", "finish": "reduce"}
 
 METHODS = {
     "GEPA": ({"variantsInFlight": 2}, MOMENTS, 2),
-    "TextGrad": ({"momentum": 1}, MOMENTS[1:2], 1),
+    "TextGrad": ({"momentum": 1}, MOMENTS[1:2], 0),
 }
-"""Options, when the operator is killed, and how many texts an iteration builds on."""
+"""Options, when the operator is killed, and on how many texts side by side an iteration builds; 0 for one."""
 
 
 def slower(method: str, run: dict[str, Any]) -> None:
