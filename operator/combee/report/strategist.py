@@ -7,7 +7,9 @@ brief, whose headings these are.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from combee.report import words
 from combee.report.audit import SURVIVED, Audit
@@ -69,9 +71,9 @@ class Section:
 
 def sections(result: Result, audit: Audit | None = None) -> tuple[Section, ...]:
     """Return the ten sections; the last has the stamps of ``audit``."""
-    makers = (
+    makers: tuple[Callable[[Result, str], Section], ...] = (
         *(_task, _convergence, _shape, _batching, _diversity),
-        *(_evaluator, _stopping, _canary, _cost, lambda result, title: _risks(result, title, audit)),
+        *(_evaluator, _stopping, _canary, _cost, partial(_risks, audit=audit)),
     )
     return tuple(maker(result, title) for maker, title in zip(makers, HEADINGS, strict=True))
 
