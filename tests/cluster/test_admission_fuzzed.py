@@ -135,7 +135,7 @@ def refused_here(text: str) -> tuple[tuple[str, ...], list[Resource]]:
 
 def differences(tenant: Tenant, numbers: range) -> list[Asked]:
     """Ask both of every manifest, and print the counts; return those on which they differ."""
-    counts, slowest, unlike = Counter[str](), 0.0, list[Asked]()
+    counts, slowest, unlike, before = Counter[str](), 0.0, list[Asked](), most_mib()
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for start in range(numbers.start, numbers.stop, CHUNK):
             texts = {number: made(number) for number in numbers[start - numbers.start :][:CHUNK]}
@@ -147,10 +147,17 @@ def differences(tenant: Tenant, numbers: range) -> list[Asked]:
                 asked = compared(number, text, here, read, *sent[number].result())
                 counts[f"{_word(here)}, {_word(asked.refused_there)}"] += 1
                 unlike += [asked] if bool(here) != bool(asked.refused_there) else []
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    print(f"seed {SEED}, {numbers}, here and there: {dict(counts)}; slowest {slowest:.2f} s, {memory} MiB")
-    assert memory < MOST_MIB
+    taken = most_mib() - before
+    print(
+        f"seed {SEED}, {numbers}, here and there: {dict(counts)}; slowest {slowest:.2f} s, {taken} MiB more"
+    )
+    assert taken < MOST_MIB
     return unlike
+
+
+def most_mib() -> int:
+    """The most memory that this process, which other tests had before, ever took."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
 def compared(

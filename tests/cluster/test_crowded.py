@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from cluster_tools import Cluster, eventually, restricted_pod
@@ -58,7 +59,8 @@ def test_two_runs_share_a_quota_of_four_pods(cluster: Cluster, namespace: str, t
         cluster.kubectl("create", "-f", "-", namespace=namespace, stdin=quota)
         cluster.kubectl("apply", "-f", "-", namespace=namespace, stdin=two_runs(from_outside))
         runs = Runs(cluster, namespace)
-        with operating(cluster, namespace, tmp_path / "operator.log"):
+        allowed = {"COMBEE_ALLOWED_HOSTS": urlsplit(sim).hostname or ""}
+        with operating(cluster, namespace, tmp_path / "operator.log", **allowed):
             crowd, started = Crowd(runs), time.monotonic()
             ended = crowd.until_all_end()
         seconds = time.monotonic() - started

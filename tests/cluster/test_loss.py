@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from cluster_tools import NODE, Cluster, eventually
@@ -55,6 +56,7 @@ def learns_though_lost(
     """A run that loses one thing in each iteration, while a reduce is at work and no operator."""
     elsewhere = f"{namespace}-llm"
     url = served_elsewhere(cluster, elsewhere, "--log=/tmp/requests.jsonl", "--time-scale=1")
+    allowed = {"COMBEE_ALLOWED_HOSTS": urlsplit(url).hostname or ""}
     runs, stalls = Runs(cluster, namespace), Stalls(cluster, namespace)
 
     def from_outside(run: dict[str, Any]) -> None:
@@ -71,12 +73,13 @@ def learns_though_lost(
         with stalls.watched():
             runs.apply(from_outside)
             for iteration, lose in enumerate(losses):
-                with operating(cluster, namespace, folder / f"operator-{iteration}.log") as operator:
+                log_file = folder / f"operator-{iteration}.log"
+                with operating(cluster, namespace, log_file, **allowed) as operator:
                     reduce = f"the reduce of iteration {iteration} is at work"
                     pod = eventually(reduce, lambda at=iteration: _reducing(runs, at), seconds=200)
                     assert operator.stop() == 0
                 print(f"broke, with no operator: {lose(runs, pod)}")
-            with operating(cluster, namespace, folder / "operator.log"):
+            with operating(cluster, namespace, folder / "operator.log", **allowed):
                 status = runs.ended()
         assert status["phase"] == "Learned", status["message"]
         log = answered(cluster, elsewhere)

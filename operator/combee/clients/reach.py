@@ -54,7 +54,7 @@ class Reach:
                 host, name, "a name of the API server, a pod or a service of another namespace"
             )
         for address in addresses:
-            if address == self.api_server or leads_inside(address):
+            if str(_plain(address)) == self.api_server or leads_inside(address):
                 raise _not_allowed(host, address, "the node, a metadata service or the API server")
 
 
@@ -87,10 +87,15 @@ def leads_inside(address: str) -> bool:
     >>> leads_inside("::ffff:169.254.169.254"), leads_inside("10.0.0.7"), leads_inside("2001:db8::1")
     (True, False, False)
     """
-    ip: IPv4Address | IPv6Address = ip_address(address)
-    if isinstance(ip, IPv6Address) and any(ip in network for network in _EMBEDDING):
-        ip = IPv4Address(int(ip) & 0xFFFFFFFF)
+    ip = _plain(address)
     return ip.is_loopback or ip.is_link_local or ip in _METADATA or ip in _NODE
+
+
+def _plain(address: str) -> IPv4Address | IPv6Address:
+    """Return an address, or the IPv4 address that it leads to."""
+    ip = ip_address(address)
+    embeds = isinstance(ip, IPv6Address) and any(ip in network for network in _EMBEDDING)
+    return IPv4Address(int(ip) & 0xFFFFFFFF) if embeds else ip
 
 
 async def resolve(host: str, port: int) -> list[str]:

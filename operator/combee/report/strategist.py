@@ -71,10 +71,8 @@ class Section:
 
 def sections(result: Result, audit: Audit | None = None) -> tuple[Section, ...]:
     """Return the ten sections; the last has the stamps of ``audit``."""
-    makers: tuple[Callable[[Result, str], Section], ...] = (
-        *(_task, _convergence, _shape, _batching, _diversity),
-        *(_evaluator, _stopping, _canary, _cost, partial(_risks, audit=audit)),
-    )
+    of_result = (_task, _convergence, _shape, _batching, _diversity, _evaluator, _stopping, _canary, _cost)
+    makers: tuple[Callable[[Result, str], Section], ...] = (*of_result, partial(_risks, audit=audit))
     return tuple(maker(result, title) for maker, title in zip(makers, HEADINGS, strict=True))
 
 

@@ -294,7 +294,7 @@ def test_a_service_of_the_own_namespace_may_be_asked(hosts: Names) -> None:
 @pytest.mark.parametrize(
     "address",
     ["10.96.0.1", METADATA, "127.8.8.8", "0.0.0.0", "::", "::1", "fe80::1", "::ffff:127.0.0.1",
-     "64:ff9b::a9fe:a9fe", "::169.254.169.254", "fd00:ec2::254", "100.100.100.200"],
+     "::ffff:10.96.0.1", "64:ff9b::a9fe:a9fe", "::169.254.169.254", "fd00:ec2::254", "100.100.100.200"],
 )  # fmt: skip
 def test_a_public_name_may_not_lead_there(address: str) -> None:
     limits = Reach("mine", (), "10.96.0.1")
