@@ -51,9 +51,10 @@ def test_a_run_goes_from_the_version_before_to_this_one_and_back(
 
 
 def test_a_refused_run_is_looked_at_by_the_version_before_once_its_phase_is_one_that_it_knows(
-    cluster: Cluster, namespace: str, before: Path, tmp_path: Path
+    cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     """The patch is that of docs/install.md."""
+    before = tree_before(tmp_path)
     runs, log = Runs(cluster, namespace), tmp_path / "before.log"
     pending = '{"status":{"phase":"Pending"}}'
     assert f"--subresource=status --type=merge -p '{pending}'" in (REPOSITORY / "docs/install.md").read_text()
