@@ -27,19 +27,26 @@ async def see_queue(kube: Kube, queue: Queue | None, owner: Owner) -> QueueSeen 
     if queue is None:
         return None
     try:
-        selector = f"{names.LABEL_RUN_UID}={owner.uid}"
-        listed = await kube.list("Workload", owner.namespace, labels=selector)
-        if not listed:
-            return await _before(kube, queue)
-        return await _place(kube, listed[0])
+        listed = await kube.list("Workload", owner.namespace, labels=f"{names.LABEL_RUN_UID}={owner.uid}")
+        own = next((one for one in listed if _made_for(owner, one)), None)
+        return await (_before(kube, queue) if own is None else _place(kube, own))
     except ClusterError as error:
         if error.status not in (403, 404):
             raise
         return QueueSeen(lacks=ABSENT if error.status == 404 else error.what)
 
 
+def _made_for(owner: Owner, workload: Object) -> bool:
+    """Return whether a Workload is the run's place: anybody may make one with its label."""
+    meta = workload["metadata"]
+    owners = {one.get("uid") for one in meta.get("ownerReferences", ())}
+    return owner.uid in owners and meta["name"] == names.workload_name(owner.name, owner.uid)
+
+
 async def _before(kube: Kube, queue: Queue) -> QueueSeen:
-    """Return what is known while the run has no place yet."""
+    """Return what is known while the run has no place yet. Raises ClusterError where flavors may not be read:
+    the run would be admitted, and not know where its pods go."""
+    await kube.get("ResourceFlavor", "", queue.name)
     if queue.priority_class is None:
         return QueueSeen()
     wanted = await kube.get("WorkloadPriorityClass", "", queue.priority_class)
@@ -67,7 +74,12 @@ async def _place(kube: Kube, workload: Object) -> QueueSeen:
     )
     if not admitted:
         return place
-    return await _assigned(kube, workload, place)
+    try:
+        return await _assigned(kube, workload, place)
+    except ClusterError as error:
+        if error.status != 403:
+            raise
+        return replace(place, admitted=False, lacks=error.what)
 
 
 async def _assigned(kube: Kube, workload: Object, place: QueueSeen) -> QueueSeen:
