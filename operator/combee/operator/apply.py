@@ -127,6 +127,9 @@ class Executor:
         if wish == "Leave":
             await self.kube.delete("Workload", owner.namespace, name)
         elif wish == "Join":
+            for index in range(len(run.spec.engines)):
+                # A run that is refused later would keep its place.
+                await self._check_cache(run, owner, index)
             priority = seen.queue.priority if seen.queue is not None else 0
             await self._ensure(workload(run, owner, settings, priority), owner)
         elif (place := await self.kube.get("Workload", owner.namespace, name)) is not None:
@@ -222,17 +225,22 @@ class Executor:
         for kind in await join(self.kube, engine, owner, weights):
             self.made(kind)
 
-    async def _weights_are_there(
-        self, run: PromptLearningRun, owner: Owner, index: int, settings: Settings, seen: Seen
-    ) -> bool:
-        """Return whether the servers may start. With a model cache a Job fetches the weights into it
-        first."""
+    async def _check_cache(self, run: PromptLearningRun, owner: Owner, index: int) -> None:
+        """Raise ManifestError where an engine's pods cannot share the claim that its weights are in."""
         engine = run.spec.engines[index]
         if engine.server.model_cache is not None and engine.server.replicas > 1:
             name = engine.server.model_cache.claim_name
             claim = await self.kube.get("PersistentVolumeClaim", owner.namespace, name)
             if claim is not None:
                 check_model_cache(engine, claim["spec"].get("accessModes", ()), index)
+
+    async def _weights_are_there(
+        self, run: PromptLearningRun, owner: Owner, index: int, settings: Settings, seen: Seen
+    ) -> bool:
+        """Return whether the servers may start. With a model cache a Job fetches the weights into it
+        first."""
+        engine = run.spec.engines[index]
+        await self._check_cache(run, owner, index)
         if engine.name in seen.fetching:
             return False
         body = prefetch_job(run, owner, index, settings)

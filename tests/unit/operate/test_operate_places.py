@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from test_operate_sharing import ENGINE, NOW, run_with
 from combee import names
 from combee.api.stores import Queue
 from combee.clients.kubernetes.kube import Object
-from combee.errors import ClusterError
+from combee.errors import ClusterError, ManifestError
 from combee.objects.types import Settings
 from combee.observe.queues import ABSENT, see_queue
 from combee.operator.apply import Executor
@@ -51,7 +52,8 @@ async def cluster(*told: Object, **status: Any) -> FakeKube:
     """A cluster in which the run has a place."""
     kube = FakeKube()
     labels = {names.LABEL_RUN_UID: OWNER.uid}
-    body = {"kind": "Workload", "metadata": {"name": NAME, "labels": labels}}
+    meta = {"name": NAME, "labels": labels, "ownerReferences": [{"uid": OWNER.uid}]}
+    body = {"kind": "Workload", "metadata": meta}
     await kube.create({**body, "status": {"conditions": list(told), **status}})
     return kube
 
@@ -111,6 +113,29 @@ async def test_what_kueue_says_of_a_place(told: list[Object], expected: QueueSee
     assert await see(await cluster(*told)) == expected
 
 
+async def test_a_workload_that_somebody_else_made_is_no_place() -> None:
+    kube = await cluster(*conditions(QuotaReserved="True", Admitted="True"))
+    kube.of("Workload")[NAME]["metadata"]["ownerReferences"] = [{"uid": "another"}]
+    assert not (await see(kube, Queue.model_validate({"name": "team-a"}))).made
+
+
+class Unreadable(FakeKube):
+    """An API server that lets nobody read a flavor."""
+
+    async def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        if kind == "ResourceFlavor":
+            raise ClusterError("may not be read", where=kind, status=403)
+        return await super().get(kind, namespace, name)
+
+
+async def test_who_may_not_read_flavors_asks_for_nothing_and_keeps_sight_of_what_it_has() -> None:
+    given = {"admission": {"podSetAssignments": [{"name": "steps", "flavors": {"cpu": "spot"}}]}}
+    kube = await cluster(*conditions(QuotaReserved="True", Admitted="True"), **given)
+    lacking = QueueSeen(lacks="may not be read")
+    assert await see(Unreadable()) == lacking
+    assert await see(Unreadable(kube.objects)) == replace(lacking, made=True)
+
+
 async def test_a_place_that_is_being_deleted_admits_nothing() -> None:
     kube = await cluster(*conditions(QuotaReserved="True", Admitted="True"))
     kube.of("Workload")[NAME]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -158,6 +183,18 @@ async def test_a_place_is_taken_with_the_priority_of_its_class_and_left() -> Non
         "learning",
     )
     await follow(kube, "Leave")
+    assert not kube.of("Workload")
+
+
+async def test_no_place_is_asked_for_by_a_run_whose_servers_cannot_share_their_weights() -> None:
+    server = {"model": "example/tiny", "gpusPerReplica": 0, "replicas": 2, "modelCache": {"claimName": "c"}}
+    run = run_with({"name": "main", "vllm": server})
+    run = run.model_copy(update={"spec": run.spec.model_copy(update={"queue": QUEUE})})
+    kube, plan = FakeKube(), ClusterPlan(Memory(), queue="Join")
+    claim = {"kind": "PersistentVolumeClaim", "metadata": {"name": "c", "namespace": OWNER.namespace}}
+    await kube.create({**claim, "spec": {"accessModes": ["ReadWriteOnce"]}})
+    with pytest.raises(ManifestError, match="ReadWrite"):
+        await Executor(kube).follow(plan, run, OWNER, SETTINGS, Seen(now=NOW, queue=QueueSeen()))  # type: ignore[arg-type]
     assert not kube.of("Workload")
 
 
