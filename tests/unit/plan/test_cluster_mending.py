@@ -45,7 +45,7 @@ def test_a_map_is_done_again_and_then_the_reduce_that_met_the_damage() -> None:
     later = ask(got.memory, *jobs)
     assert names(later) == ["i000-reduce-a1"] and later.memory.mended == 1
     whole = ask(later.memory, *jobs, done("reduce", attempt=1), done("finish", attempt=1))
-    assert (whole.memory.run.iteration, whole.outcome) == (1, None)
+    assert (whole.memory.run.iteration, whole.outcome, whole.memory.damaged) == (1, None, "")
 
 
 @pytest.mark.parametrize(

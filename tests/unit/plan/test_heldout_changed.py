@@ -16,7 +16,7 @@ from combee.plan.cluster.accept import Policy, RefusedError, asks_for_reasons, q
 from combee.plan.cluster.decide import decide_cluster
 from combee.plan.cluster.hardware import EngineGpus
 from combee.plan.cluster.memory import Memory
-from combee.plan.cluster.seen import EngineSeen
+from combee.plan.cluster.seen import EngineSeen, QueueSeen
 from combee.plan.cluster.status import About, run_status
 from combee.plan.playbook.changed import Looks, looks_of, unexplained
 
@@ -89,6 +89,18 @@ def test_it_goes_on_where_it_was_as_soon_as_a_reason_is_there() -> None:
     assert (after.held, after.freeze is not None and after.freeze.iteration) == ("", 0)
     status = run_status(About(run.spec, 1, "m", "i", "a", str), RunStatus(), after, explained)
     assert {one.type: one.status for one in status.conditions}["PlanAccepted"] == "True"
+
+
+def test_it_leaves_its_queue_and_asks_for_no_place_until_somebody_says_why() -> None:
+    run, facts, _ = waiting(queue={"name": "team-a"})
+    placed = replace(facts, engines={}, queue=QueueSeen(made=True, admitted=True))
+    left = decide_cluster(run, memory(), placed)
+    assert (left.held, left.queue) == (unexplained(BAD, "h"), "Leave")
+    gone = replace(placed, queue=QueueSeen())
+    again = decide_cluster(run, left.memory, gone)
+    assert (again.held, again.queue) == (left.held, "")
+    explained = replace(gone, looks=replace(BAD, reason="rows of this quarter"))
+    assert decide_cluster(run, again.memory, explained).queue == "Join"
 
 
 def test_it_waits_before_serial_learning_is_measured_too() -> None:

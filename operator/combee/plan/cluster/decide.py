@@ -107,6 +107,8 @@ def decide_cluster(run: Run, memory: Memory, seen: Seen) -> ClusterPlan:
     if seen.suspend:
         return _suspended(run, memory, seen, finished)
     if seen.queue is not None and not seen.queue.admitted:
+        if held := _held(memory, seen):
+            return replace(_suspended(run, memory, seen, finished), held=held)
         return _queued(run, memory, seen, seen.queue, finished)
     memory = with_services(_clocked(run, memory, seen), seen)
     upkeep = look_after(memory, seen)
@@ -233,7 +235,7 @@ def _noted(
     if after.iteration > before.iteration:
         note = _note(seen.plans[before.iteration], after, summaries[named(FINISH.name)])
         memory = memory.settled({named(kind.name) for kind in ITERATION})
-        memory = replace(memory, notes=(*memory.notes, note)[-MAX_NOTES:])
+        memory = replace(memory, notes=(*memory.notes, note)[-MAX_NOTES:], damaged="")
     return replace(memory, run=after)
 
 
@@ -383,7 +385,7 @@ def _ended(run: Run, memory: Memory, outcome: Outcome, seen: Seen, finished: tup
 def _over(memory: Memory, seen: Seen, finished: tuple[str, ...]) -> ClusterPlan:
     """Plan the end of a run: engines and live Jobs go; finished Jobs stay a while, to be looked at."""
     live = tuple(sorted(job.name for job in seen.jobs.values() if job.live))
-    engines = {name: EngineWish(replicas=0, remove=True) for name in seen.engines}
+    engines = {name: EngineWish(replicas=0, remove=True) for name in sorted({*seen.engines, *seen.fetching})}
     return ClusterPlan(
         memory,
         delete=live,
