@@ -33,6 +33,11 @@ def metadata(owner: Owner, name: str, component: str, more: Mapping[str, str] | 
     }
 
 
+def owned(child: Object, owner: Owner) -> bool:
+    """Return whether ``child`` was made for this very run, not for an earlier one of its name."""
+    return any(ref.get("uid") == owner.uid for ref in child["metadata"].get("ownerReferences", ()))
+
+
 def owner_reference(owner: Owner, *, controller: bool = True) -> Object:
     """Return the run as the controller of its children, or as one of several owners. It does not block the
     run's deletion: that needs a right on finalizers, and nobody waits for it."""

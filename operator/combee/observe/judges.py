@@ -9,8 +9,9 @@ from combee.api.common import one_line
 from combee.api.playbook import PlaybookSpec
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.objects.judge import MADE_OF, PAIRS_BEFORE
+from combee.objects.meta import owned
 from combee.observe.jobs import ended
-from combee.observe.runs import PATIENCE_SECONDS, age, owned
+from combee.observe.runs import PATIENCE_SECONDS, age
 from combee.plan.cluster.diagnose import being_set_up, diagnose
 from combee.plan.cluster.seen import Trouble
 from combee.plan.playbook.judges import JudgeJob, JudgesSeen, judged_by_job, refusal

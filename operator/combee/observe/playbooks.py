@@ -17,9 +17,9 @@ from combee.api.status import Phase
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError, UserError
 from combee.methods.findings import Finding, findings, findings_from
+from combee.objects.meta import owned
 from combee.objects.playbooks import data_digest
 from combee.observe.judged import Judged
-from combee.observe.runs import owned
 from combee.plan.gatescores import GateScores
 from combee.plan.playbook.authentic import content_digests, differing, replaced
 from combee.plan.playbook.serving import Version

@@ -14,6 +14,7 @@ from combee import names
 from combee.api.stores import Queue
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
+from combee.objects.meta import owned
 from combee.objects.queues import condition_of
 from combee.plan.cluster.seen import Assigned, QueueSeen
 from combee.records import Owner
@@ -38,9 +39,8 @@ async def see_queue(kube: Kube, queue: Queue | None, owner: Owner) -> QueueSeen 
 
 def _made_for(owner: Owner, workload: Object) -> bool:
     """Return whether a Workload is the run's place: anybody may make one with its label."""
-    meta = workload["metadata"]
-    owners = {one.get("uid") for one in meta.get("ownerReferences", ())}
-    return owner.uid in owners and meta["name"] == names.workload_name(owner.name, owner.uid)
+    name = names.workload_name(owner.name, owner.uid)
+    return workload["metadata"]["name"] == name and owned(workload, owner)
 
 
 async def _before(kube: Kube, queue: Queue) -> QueueSeen:

@@ -10,6 +10,7 @@ from typing import Any
 from combee import names
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.objects.addresses import engine_name
+from combee.objects.meta import owned
 from combee.objects.queues import QUEUE_LABEL
 from combee.objects.types import Settings
 from combee.observe.complaints import Complaints
@@ -214,11 +215,6 @@ def message_bytes(pods: Iterable[Object]) -> int:
     kinds = ("containers", "initContainers", "ephemeralContainers")
     counts = [sum(len(pod.get("spec", {}).get(kind, ())) for kind in kinds) for pod in pods]
     return min(MAX_SUMMARY_BYTES, POD_MESSAGE_BYTES // max(1, *counts, 1))
-
-
-def owned(child: Object, owner: Owner) -> bool:
-    """Whether ``child`` was made for this very run, not for an earlier one of its name."""
-    return any(ref.get("uid") == owner.uid for ref in child["metadata"].get("ownerReferences", ()))
 
 
 def goes_with(service: Object | None, deployment: Object) -> bool:

@@ -20,6 +20,7 @@ from combee.objects.engines import (
     prefetch_job,
 )
 from combee.objects.jobs import step_job
+from combee.objects.meta import owned
 from combee.objects.plans import plan_config, run_config
 from combee.objects.queues import (
     ROLLOUTS,
@@ -32,7 +33,6 @@ from combee.objects.queues import (
 )
 from combee.objects.rollouts import rollout_job, rollout_service
 from combee.objects.types import Settings
-from combee.observe.runs import owned
 from combee.operator.sharing import ChangedError, SharedEngine, join, leave
 from combee.plan.cluster.decide import ClusterPlan, JobWish, QueueWish
 from combee.plan.cluster.diagnose import still_at_work

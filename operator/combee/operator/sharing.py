@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from combee import names
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
-from combee.objects.meta import owner_reference
-from combee.observe.runs import goes_with, owned
+from combee.objects.meta import owned, owner_reference
+from combee.observe.runs import goes_with
 from combee.records import Owner
 
 

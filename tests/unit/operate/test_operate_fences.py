@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from combee.clients.kubernetes.kube import Answer, Kube
 from combee.errors import ClusterError
-from combee.observe.runs import owned
+from combee.objects.meta import owned
 from combee.operator.lease import DURATION_SECONDS, MARGIN_SECONDS, Fence, NotOursError
 from combee.operator.main import assemble
 from combee.records import Owner

@@ -17,7 +17,8 @@ from combee.cli.cluster.why_text import Facts, next_command, why
 from combee.cli.where import Place
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
-from combee.observe.runs import PATIENCE_SECONDS, age, engine_seen, job_seen, owned, summary_of
+from combee.objects.meta import owned
+from combee.observe.runs import PATIENCE_SECONDS, age, engine_seen, job_seen, summary_of
 from combee.plan.cluster.diagnose import diagnose
 from combee.plan.cluster.queues import held_back
 from combee.plan.cluster.seen import Trouble

@@ -11,9 +11,10 @@ from combee.api.playbook import PlaybookSpec
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.objects.accounts import account_objects
 from combee.objects.datawatch import datawatch_job, labels_of, watched
+from combee.objects.meta import owned
 from combee.objects.types import Settings
 from combee.observe.jobs import ended
-from combee.observe.runs import owned, worker_end
+from combee.observe.runs import worker_end
 from combee.plan.playbook.datawatch import places, wait_seconds
 from combee.records import Owner
 from combee.times import seconds_of

@@ -17,12 +17,12 @@ from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import CombeeError
 from combee.objects.accounts import account_objects
 from combee.objects.jobs import step_job
+from combee.objects.meta import owned
 from combee.objects.playbooks import playbook_reference, published_config_map
 from combee.objects.types import Settings
 from combee.objects.versions import version_labels
 from combee.observe.jobs import ended
 from combee.observe.playbooks import Observed
-from combee.observe.runs import owned
 from combee.plan.cluster.decide import Run, publish_step
 from combee.plan.cluster.happenings import Happening
 from combee.plan.cluster.memory import Memory
