@@ -69,7 +69,9 @@ class Learn(Model):
         description="With trigger OnChange: how often the template's data are looked at.",
     )
     history_limit: Int = Field(default=5, ge=1, le=100, description="Finished runs kept.")
-    template: RunTemplate = Field(description="A run's spec, without playbookRef.")
+    template: RunTemplate = Field(
+        description="A run's spec, without playbookRef; `kubectl explain plr.spec` explains its fields."
+    )
 
     @model_validator(mode="after")
     def _schedule_goes_with_trigger(self) -> Self:

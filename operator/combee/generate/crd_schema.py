@@ -12,6 +12,7 @@ from typing import Any
 from combee.api.cel_table import rules_for
 from combee.api.common import SCALAR_KEY, Model, Rule
 from combee.api.fields import fields_of, model_of
+from combee.api.playbook import RunTemplate
 
 Schema = dict[str, Any]
 OPAQUE: Schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -53,7 +54,8 @@ class _Converter:
         else:
             made = dict(OPAQUE)
         words = {"description": node["description"]} if node.get("description") else {}
-        return words | made | self._more(node, model, made, in_list)
+        made = words | made | self._more(node, model, made, in_list)
+        return words | unexplained(made) if model is RunTemplate else made
 
     def _inline(self, node: Schema) -> tuple[Schema, type[Model] | None]:
         """``node`` with references and "or null" resolved, and the model it is of."""
@@ -123,6 +125,14 @@ def _scalar(node: Schema) -> Schema:
     if node.get(SCALAR_KEY) == "Quantity":
         return {"x-kubernetes-int-or-string": True}
     return {"type": kind, **({"format": _FORMATS[kind]} if kind in _FORMATS else {})}
+
+
+def unexplained(schema: Schema) -> Schema:
+    """``schema`` without a word to people: they stand once, where the kind itself is defined."""
+    made = {key: value for key, value in schema.items() if key != "description"}
+    if "properties" in made:
+        made["properties"] = {name: unexplained(value) for name, value in made["properties"].items()}
+    return made | {key: unexplained(made[key]) for key in ("items", "additionalProperties") if key in made}
 
 
 def validations(rules: list[Rule]) -> Schema:

@@ -101,7 +101,7 @@ def test_all_that_people_write_is_bounded(kind: str, path: str, node: dict[str, 
             assert "maxProperties" in node
         case "integer":
             assert {"minimum", "maximum"} <= set(node)
-    assert node.get("description") or "[]" in path
+    assert node.get("description") or "[]" in path or path.startswith("spec.learn.template.")
 
 
 @pytest.mark.parametrize(("kind", "path", "node"), EVERY, ids=[f"{k}.{p}" for k, p, _ in EVERY])
@@ -115,6 +115,15 @@ def test_a_status_has_no_bounds() -> None:
     for _, path, node in EVERY:
         if path.startswith("status"):
             assert not {"enum", "maxLength", "maxItems", "minimum", "default"} & set(node), path
+
+
+def test_the_fields_of_a_run_are_explained_once_and_not_again_in_a_template() -> None:
+    template = dict(nodes(schema("Playbook")))["spec.learn.template"]
+    run = dict(nodes(schema("PromptLearningRun")))["spec"]
+    explained = [path for path, node in nodes(template) if "description" in node and path]
+    assert explained == [] and "kubectl explain plr.spec" in template["description"]
+    assert sum("description" in node for _, node in nodes(run)) > 100
+    assert {path for path, _ in nodes(template)} == {path for path, _ in nodes(run)}
 
 
 def test_names_and_columns_are_those_of_the_design() -> None:
