@@ -1,16 +1,31 @@
 """Messages made for patterns that try again and again, on a gateway that keeps all traffic: each probe is
 answered within its deadline, another key's requests are served meanwhile, and each message is read to its
-end."""
+end. And clients that send everything before they read: each reads why it was refused."""
 
 from __future__ import annotations
 
 import json
+import re
+import socket
+import threading
 import urllib.request
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
-from gateway_parts import ApiServer, Running, Upstream, cold_gateway, content, playbook, secret, version
+from gateway_parts import (
+    ApiServer,
+    Running,
+    Upstream,
+    cold_gateway,
+    content,
+    gateway,
+    playbook,
+    secret,
+    version,
+)
 
 from waiting import PATIENCE_SECONDS, looking, wait_until
 
@@ -92,4 +107,53 @@ def test_messages_of_60_kb_stall_neither_probes_nor_another_key(tmp_path: Path) 
                     attack(running, tmp_path, f"attack-{number}", piece * (BYTES // len(piece)))
             print(dict(seen))
             assert set(seen) == {"probe 200", "served"}
+            assert running.stop() == 0
+
+
+PLACES, OF_ONE_KEY = 9, 8
+"""Of nine places, one key has eight at most."""
+
+
+def told(
+    running: Running, key: str, body: bytes = b"x" * 10**6, protocol: str = "HTTP/1.1"
+) -> tuple[str, str]:
+    """(status, error's code) that a client reads whose connection is to close, once it has sent all."""
+    parts = urlsplit(running.url)
+    lines = (
+        f"POST /formula/v1/chat/completions {protocol}",
+        "Host: x",
+        f"Authorization: Bearer {key}",
+        "Connection: close",
+        f"Content-Length: {len(body)}",
+    )
+    with socket.create_connection((parts.hostname, parts.port), PATIENCE_SECONDS) as link:
+        link.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+        answer = b""
+        while piece := link.recv(65_536):
+            answer += piece
+    head, _, said = answer.partition(b"\r\n\r\n")
+    status = re.match(rb"HTTP/1\.1 (\d{3}) ", head)
+    return status[1].decode() if status else "none", json.loads(said).get("error", {}).get("code", "")
+
+
+def test_who_is_refused_reads_why_though_a_megabyte_is_on_its_way(tmp_path: Path) -> None:
+    secret(tmp_path, "keys", "formula", first=KEY, second=OTHER)
+    hold = threading.Event()
+    with ApiServer() as api, Upstream(hold=hold) as upstream, ThreadPoolExecutor(PLACES) as others:
+        parts = {"keys": {"secretRef": {"name": "keys"}}, "limits": {"maxInFlight": PLACES}}
+        api.put("playbooks", playbook("formula", upstream.url, **parts))
+        with gateway(api, tmp_path) as running:
+            try:
+                assert told(running, "guess") == ("401", "invalid_api_key")
+                assert told(running, "guess", protocol="HTTP/1.0") == ("401", "invalid_api_key")
+                assert told(running, KEY, b"x" * 20 * 2**20) == ("413", "too_large")
+                asked = [others.submit(told, running, KEY, b"{}") for _ in range(OF_ONE_KEY)]
+                wait_until("eight at the upstream", lambda: len(upstream.seen) == OF_ONE_KEY)
+                assert told(running, KEY) == ("429", "share_taken")
+                asked.append(others.submit(told, running, OTHER, b"{}"))
+                wait_until("nine at the upstream", lambda: len(upstream.seen) == PLACES)
+                assert told(running, OTHER) == ("503", "overloaded")
+            finally:
+                hold.set()
+            assert [one.result() for one in asked] == [("200", "")] * PLACES
             assert running.stop() == 0

@@ -12,6 +12,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -36,7 +37,8 @@ MOST_LINGERING = 1000
 KEEP_ALIVE_SECONDS = 75
 """Longer than clients keep idle connections, so that clients close them and not the gateway."""
 QUIET_SECONDS = 10
-"""An idle connection is closed after so long where its client has no good key, or the gateway stops."""
+"""An idle connection is closed after so long where its client has no good key, or the gateway stops; so is
+one that ends, whose client still sends what was refused."""
 
 UNREAD_SECONDS = 10
 """A connection ends whose client takes none of what was sent for so long."""
@@ -130,7 +132,7 @@ class Connection(HttpToolsProtocol):
     def __init__(self, *arguments: Any, door: Door, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self._door, self._address, self._stranger = door, "", True
-        self._inside = self._lingers = False
+        self._inside = self._lingers = self._over = False
         self._in_head, self._read, self._bytes, self._fields = False, 0, 0, 0
         self._answering: RequestResponseCycle | None = None
         self._late: asyncio.TimerHandle | None = None
@@ -141,6 +143,9 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Let the connection in, or close it."""
         super().connection_made(transport)
+        self._out: Any = SimpleNamespace(
+            write=transport.write, is_closing=transport.is_closing, close=self._close
+        )
         self._address = self.client[0] if self.client else ""
         self._read_within(UNREAD_SECONDS)
         if refusal := self._door.enter(self, self._address):
@@ -164,7 +169,7 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Read what came, unless it is too much for a head."""
-        if self._refusal is not None or self.transport.is_closing():
+        if self._over or self.transport.is_closing():
             return
         if self._turned_away is not None:
             self._refuse(self._turned_away)
@@ -172,7 +177,7 @@ class Connection(HttpToolsProtocol):
         # The parser joins a header, or a trailer, until it is whole: what came without any use is counted.
         self._read += len(data)
         super().data_received(data)
-        if self._refusal is not None or self.transport.is_closing():
+        if self._over or self.transport.is_closing():
             return
         if self._read > MOST_HEAD_BYTES:
             self._refuse(TOO_LARGE)
@@ -211,6 +216,7 @@ class Connection(HttpToolsProtocol):
         if len(self.pipeline) >= MOST_PIPELINED:
             self._raise(PIPELINED)
         super().on_headers_complete()
+        self.cycle.transport = self._out
         self.flow.pause_reading()  # until the body is asked for
         self.scope["state"]["key_fits"] = self.key_fits
         if self._door.stopping or upgrades:
@@ -265,7 +271,7 @@ class Connection(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _patience_seconds(self) -> int:
-        short = self._stranger or self._in_head or self._door.stopping
+        short = self._stranger or self._in_head or self._over or self._door.stopping
         return QUIET_SECONDS if short else KEEP_ALIVE_SECONDS
 
     def _wait(self, seconds: int) -> None:
@@ -316,12 +322,23 @@ class Connection(HttpToolsProtocol):
             self._late = None
 
     def _is_late(self) -> None:
-        if self._refusal is None and not self.transport.is_closing():
+        if not self._over and not self.transport.is_closing():
             self._refuse(LATE)
+
+    def _close(self) -> None:
+        """Close after an answer. A client whose request has not come whole is read for a while and not heard:
+        closed at once, the kernel would reset the connection, and the answer would be lost."""
+        answered = self._answering is not None and self._answering.response_complete
+        if answered and (self.cycle.more_body or self.pipeline) and not self.transport.is_closing():
+            self._over = True
+            self.pipeline.clear()
+            self.transport.write_eof()
+        else:
+            self.transport.close()
 
     def _refuse(self, refusal: Unwelcome) -> None:
         """Say why, unless it could be taken for the answer to an earlier request, and close."""
-        self._refusal = refusal
+        self._over = True
         self._door.refused(refusal.reason)
         self._head_came()
         self._leave()

@@ -240,12 +240,17 @@ async def test_a_client_refused_before_its_body_came_is_asked_for_no_head(
         assert (await link.head())[0] == 200
 
 
-async def test_who_trickles_what_was_refused_is_closed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("then", ["keep-alive", "close"])
+async def test_who_trickles_what_was_refused_is_closed_all_the_same(
+    then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(gateway_door, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(gateway_door, "QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(gateway_door, "KEEP_ALIVE_SECONDS", 3600)
     async with opened() as scene:
         link = await scene.open()
-        await link.send(request(b"x" * 100_000, key="bad")[:-100_000])
-        assert (await link.head())[0] == 401
+        await link.send(request(b"x" * 100_000, f"Connection: {then}", path="/formula/v1/no")[:-100_000])
+        assert (await link.head())[0] == 404
 
         async def trickle() -> None:
             while not link.writer.is_closing():
@@ -254,7 +259,23 @@ async def test_who_trickles_what_was_refused_is_closed_all_the_same(monkeypatch:
 
         trickling = asyncio.create_task(trickle())
         await link.rest()
+        await until(lambda: scene.door.inside == 0)
         trickling.cancel()
+
+
+async def test_who_is_refused_and_has_more_to_send_has_a_place_until_another_needs_it() -> None:
+    async with opened(most=1) as scene:
+        link = await scene.open()
+        await link.send(request(b"x" * 100_000, "Connection: close", key="bad")[:-100_000])
+        assert (await link.head())[0] == 401
+        await link.rest()
+        await link.send(b"x" * 50_000 + request())
+        assert (scene.door.inside, scene.turned_away("GaveWay")) == (1, 0)
+        newcomer = await scene.open()
+        await newcomer.send(request())
+        assert (await newcomer.head())[0] == 200
+        assert (scene.door.inside, scene.turned_away("GaveWay")) == (1, 1)
+        assert len(scene.seen) == 1
 
 
 async def test_one_address_has_so_many_connections_and_no_more() -> None:
