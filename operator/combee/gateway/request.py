@@ -19,7 +19,9 @@ PASSED = {CHAT: "POST", "/v1/completions": "POST", "/v1/embeddings": "POST", "/v
 MOST_RETRY_SECONDS = 3
 """Requests that are shed are told to come again in one to three seconds, so that not all come at once."""
 BODY_SECONDS = 60.0
-"""A client must send its whole body within this time."""
+"""A client has so long to send its whole body, and a second more for each SLOWEST_BYTES that came."""
+SLOWEST_BYTES = 32 * 1024
+"""What waits unread is bounded, so a large body is slow over a long round trip, as it is over a thin line."""
 
 
 class Refusal(Exception):
@@ -97,7 +99,8 @@ async def body_of(headers: list[tuple[bytes, bytes]], receive: Receive, limit: i
     take(hold, COPIES * declared)
     parts: list[bytes] = []
     try:
-        async with asyncio.timeout(BODY_SECONDS):
+        async with asyncio.timeout(BODY_SECONDS) as limited:
+            latest = limited.when() or 0.0
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
@@ -106,6 +109,7 @@ async def body_of(headers: list[tuple[bytes, bytes]], receive: Receive, limit: i
                 size += len(parts[-1])
                 if size > limit:
                     raise _too_large(limit)
+                limited.reschedule(latest + size / SLOWEST_BYTES)
                 if size > declared:
                     take(hold, COPIES * (size - declared))
                     declared = size

@@ -13,10 +13,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from combee.gateway import request as gateway_request
 from combee.gateway.door import Door
 from combee.gateway.main import server_of
 from combee.gateway.metrics import Metrics
 from combee.gateway.proxy import Gateway
+from combee.gateway.request import SLOWEST_BYTES, Refusal, body_of
 from combee.gateway.room import EACH, Room, working
 from combee.gateway.shadow import Shadow
 from combee.gateway.spool import Place, Spool
@@ -206,6 +208,27 @@ async def test_a_long_answer_ends_its_sample_and_nothing_is_left_taken() -> None
         assert scene.count("Shed") == 2
         await scene.shadow.aclose()
         assert scene.room.taken == 0
+
+
+async def test_a_body_has_the_more_time_the_more_came_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_request, "BODY_SECONDS", 0.05)
+    minute = b"x" * (60 * SLOWEST_BYTES)
+    pieces: asyncio.Queue[dict[str, object]] = asyncio.Queue()
+    pieces.put_nowait({"type": "http.request", "body": minute, "more_body": True})
+    asyncio.get_running_loop().call_later(0.2, pieces.put_nowait, {"type": "http.request", "body": b"y"})
+    with Room(16 * MIB).hold() as hold:
+        assert await body_of([], pieces.get, 16 * MIB, hold) == minute + b"y"
+
+
+async def test_a_body_that_trickles_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_request, "BODY_SECONDS", 0.05)
+
+    async def trickled() -> dict[str, object]:
+        await asyncio.sleep(0.001)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    with Room(16 * MIB).hold() as hold, pytest.raises(Refusal, match="body_late"):
+        await body_of([], trickled, 16 * MIB, hold)
 
 
 def test_samples_find_room_only_while_half_is_free() -> None:
