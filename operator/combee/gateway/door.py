@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from combee.gateway.request import error_body
@@ -29,6 +30,9 @@ READ_SECONDS = 0.05
 """A turn of the loop, in which it reads what is there."""
 MOST_PIPELINED = 16
 """Requests that wait on one connection for the answer to the one before: one read could bring thousands."""
+MOST_WAITING_BYTES = 1024
+"""Where bodies of these come to more, nothing is read, and a client that leaves is not noticed, until it is
+their turn."""
 LINGER_SECONDS = 1.0
 """A refused connection is read and not heard for so long: closed at once, it would lose the answer. One for
 which there is no place has so long to send its request: an answer that comes before is taken for none."""
@@ -126,6 +130,21 @@ class Door:
             del self.clients[address]
 
 
+class _Flow(FlowControl):
+    """Reads no more while bodies wait on the connection for the answers before theirs."""
+
+    def __init__(
+        self, transport: asyncio.Transport, waiting: Iterable[tuple[RequestResponseCycle, Any]]
+    ) -> None:
+        super().__init__(transport)
+        self._waiting = waiting
+
+    def resume_reading(self) -> None:
+        """Read on, unless what was read waits."""
+        if sum(len(cycle.body) for cycle, _ in self._waiting) < MOST_WAITING_BYTES:
+            super().resume_reading()
+
+
 class Connection(HttpToolsProtocol):
     """One client's connection."""
 
@@ -143,6 +162,7 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Let the connection in, or close it."""
         super().connection_made(transport)
+        self.flow = _Flow(transport, self.pipeline)
         self._out: Any = SimpleNamespace(
             write=transport.write, is_closing=transport.is_closing, close=self._close
         )
@@ -223,9 +243,11 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
+        """Take a part of the body, and no more until it is asked for."""
         self._read = 0
         super().on_body(body)
+        if not self.cycle.response_complete:
+            self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
         """End the request. One that was answered before it had come whole is over now."""

@@ -16,11 +16,18 @@ from aiohttp import web
 
 from combee.clients.server import Server
 from combee.gateway import door as gateway_door
-from combee.gateway.door import MOST_FIELDS, MOST_HEAD_BYTES, MOST_PIPELINED, Connection, Door
-from combee.gateway.main import server_of
+from combee.gateway.door import (
+    MOST_FIELDS,
+    MOST_HEAD_BYTES,
+    MOST_PIPELINED,
+    MOST_WAITING_BYTES,
+    Connection,
+    Door,
+)
+from combee.gateway.main import UNREAD_BYTES, server_of
 from combee.gateway.metrics import Metrics
 from combee.gateway.proxy import Gateway
-from combee.gateway.room import Room
+from combee.gateway.room import EACH, Room
 from combee.gateway.table import NOTHING, Route, Table
 from combee.gateway.upstream import Upstreams
 from waiting import PATIENCE_SECONDS, until
@@ -123,6 +130,7 @@ async def opened(most: int = 1000, per_client: int = 1000) -> AsyncIterator[Scen
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     async with Upstreams() as upstreams:
         with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNREAD_BYTES)
             routes: dict[str, Route] = {}
             server = server_of(
                 Gateway(lambda: Table(routes, known=True), upstreams, metrics, Room(2**26)), door
@@ -370,6 +378,43 @@ async def test_a_body_is_not_read_before_its_key_is_known_and_not_kept_after() -
         await link.reader.readuntil(b"}}")
         await link.send(sent[-40_000:] + request())
         assert (await link.head())[0] == 200
+
+
+WAITING = {
+    "behind an answer under way": request(),
+    "behind a large body": request(b"x" * 300_000),
+    "behind one that is refused": request(key="bad"),
+    "behind many that are refused": request(b"x" * 5_000, key="bad") * (MOST_PIPELINED - 1),
+    "behind others with bodies": request() + request(b"x" * 40_000, key="strange") * (MOST_PIPELINED - 2),
+}
+
+
+@pytest.mark.parametrize("before", WAITING.values(), ids=WAITING)
+async def test_bodies_that_wait_on_one_connection_are_part_of_what_it_takes(
+    before: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, come = list[int](), Connection.on_body
+
+    def seen(connection: Connection, body: bytes) -> None:
+        come(connection, body)
+        first, *behind = connection._answering, *(cycle for cycle, _ in connection.pipeline)
+        asked = (b"authorization", b"Bearer good") in first.scope["headers"]
+        held.append(sum(len(one.body) for one in (behind if asked else (first, *behind))))
+
+    monkeypatch.setattr(Connection, "on_body", seen)
+    async with opened() as scene:
+        scene.go.clear()
+        link, other = await scene.open(), await scene.open()
+        sending = asyncio.create_task(link.send(before + request(b"y" * 300_000, key="strange")))
+        for _ in range(20):
+            await other.send(request(key="bad"))
+            assert (await other.head())[0] == 401
+            await other.reader.readuntil(b"}}")
+        scene.judged.set()
+        scene.go.set()
+        await sending
+        await link.reader.readuntil(b" 401 ")
+        assert 0 < max(held) < 2 * UNREAD_BYTES + MOST_WAITING_BYTES < EACH
 
 
 async def test_what_came_of_a_body_that_is_refused_is_forgotten() -> None:
