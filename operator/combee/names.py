@@ -144,6 +144,11 @@ def workload_name(run: str, uid: str) -> str:
     return f"{_short(run)}-{uid[:8]}"
 
 
+def pod_set_name(index: int, engine: str) -> str:
+    """Name the set of an engine's pods in a Workload: ``engine-0-main``; the index keeps cut names apart."""
+    return f"engine-{index}-{engine}"[:MAX_NAME].rstrip("-")
+
+
 def published_name(playbook: str, digest: str) -> str:
     """Name the immutable ConfigMap of one version of a Playbook: ``formula-1b2c3d4e5f60``."""
     return f"{playbook[:50].rstrip('-.')}-{digest[:12]}"

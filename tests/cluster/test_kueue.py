@@ -126,7 +126,7 @@ def test_a_run_is_queued_admitted_preempted_by_a_more_urgent_one_and_ends_with_t
         print(queues.quota()[2])
         place = queues.workload("quickstart")["spec"]
         assert (place["queueName"], place["priority"]) == ("team-a", 10)
-        assert [one["name"] for one in place["podSets"]] == ["engine-main", "steps"]
+        assert [one["name"] for one in place["podSets"]] == ["engine-0-main", "steps"]
         assert not cluster.get("pods,jobs,deployments", "-l", "combee.dev/run", namespace=namespace)["items"]
 
         queues.apply(QUOTA)

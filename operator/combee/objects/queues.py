@@ -46,17 +46,12 @@ def workload(run: PromptLearningRun, owner: Owner, settings: Settings, priority:
     return {"apiVersion": names.KUEUE, "kind": "Workload", "metadata": meta, "spec": spec}
 
 
-def engine_set(engine: str) -> str:
-    """Name the set of an engine's pods: ``engine-main``."""
-    return f"engine-{engine}"
-
-
 def _pod_sets(run: PromptLearningRun, owner: Owner, settings: Settings) -> Iterator[Object]:
     used = own_engines_in_use(run.spec)
     for index, engine in enumerate(run.spec.engines):
         if engine.name in used:
             made = engine_deployment(run, owner, index, settings)
-            yield _pod_set(engine_set(engine.name), engine.server.replicas, made)
+            yield _pod_set(names.pod_set_name(index, engine.name), engine.server.replicas, made)
     # The pods of all steps ask for the same; this step's need to know nothing of a plan or of services.
     name = names.step_name(owner.name, owner.uid, 0, PUBLISH.name)
     step = step_job(run, owner, Step(name, PUBLISH.name, 0, run.spec.seed), 0, settings)

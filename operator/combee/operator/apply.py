@@ -25,7 +25,6 @@ from combee.objects.plans import plan_config, run_config
 from combee.objects.queues import (
     ROLLOUTS,
     STEPS,
-    engine_set,
     given_back,
     placed,
     pods_ready,
@@ -203,7 +202,9 @@ class Executor:
             if await self._weights_are_there(run, owner, index, settings, seen):
                 service, deployment = engine_objects(run, owner, index, settings)
                 await self._ensure(service, owner)
-                await self._ensure(placed(deployment, _assigned(seen, engine_set(name))), owner)
+                await self._ensure(
+                    placed(deployment, _assigned(seen, names.pod_set_name(index, name))), owner
+                )
         elif engine_seen is not None and engine_seen.replicas != wish.replicas:
             await self.kube.patch(
                 "Deployment",
@@ -218,7 +219,10 @@ class Executor:
     ) -> None:
         name = run.spec.engines[index].name
         engine = SharedEngine(
-            placed(engine_deployment(run, owner, index, settings), _assigned(seen, engine_set(name))),
+            placed(
+                engine_deployment(run, owner, index, settings),
+                _assigned(seen, names.pod_set_name(index, name)),
+            ),
             partial(engine_service, run, owner, index, settings),
         )
         weights = partial(self._weights_are_there, run, owner, index, settings, seen)
@@ -246,7 +250,7 @@ class Executor:
         body = prefetch_job(run, owner, index, settings)
         if body is None:
             return True
-        job = await self._ensure(placed(body, _assigned(seen, engine_set(engine.name))), owner)
+        job = await self._ensure(placed(body, _assigned(seen, names.pod_set_name(index, engine.name))), owner)
         conditions = job.get("status", {}).get("conditions", ())
         return any(c["type"] == "Complete" and c["status"] == "True" for c in conditions)
 

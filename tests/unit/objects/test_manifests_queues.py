@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import pytest
 from manifests_makers import CONTAINER, FULL, OWNER, PLAIN, SETTINGS, SHARED, objects_of, run_of, step_of
 
+from combee.names import pod_set_name
 from combee.objects.engines import engine_deployment
 from combee.objects.jobs import step_job
 from combee.objects.queues import given_back, placed, pods_ready, workload
@@ -23,14 +25,24 @@ def counts(spec: dict[str, Any]) -> dict[str, int]:
 
 def test_it_asks_for_every_engine_that_is_used_and_for_the_shards_of_one_step() -> None:
     models = {"task": {"engineRef": {"name": "main"}}, "proposer": {"engineRef": {"name": "small"}}}
-    assert counts({**FULL, "models": models}) == {"engine-main": 2, "engine-small": 1, "steps": 4}
+    assert counts({**FULL, "models": models}) == {"engine-0-main": 2, "engine-1-small": 1, "steps": 4}
     assert counts(PLAIN | {"workers": {"parallelism": 3}})["steps"] == 3
     assert counts(CONTAINER)["rollouts"] == 8
 
 
 def test_a_shared_engine_is_asked_for_by_each_of_its_runs() -> None:
     shared = {name: count for name, count in counts(SHARED).items() if name != "steps"}
-    assert shared == {f"engine-{one['name']}": one["vllm"].get("replicas", 1) for one in SHARED["engines"]}
+    assert shared == {
+        f"engine-{index}-{one['name']}": one["vllm"].get("replicas", 1)
+        for index, one in enumerate(SHARED["engines"])
+    }
+
+
+def test_sets_have_names_that_fit_and_differ_however_long_those_of_engines_are() -> None:
+    engines = [f"{'a' * 53}-{end}" for end in ("b", "c" * 9, "d" * 9)] + ["0-" + "a" * 61, "main"]
+    sets = [pod_set_name(index, engine) for index, engine in enumerate(engines)]
+    assert len({*sets, "steps", "rollouts"}) == 7 and sets[-1] == "engine-4-main"
+    assert all(re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", one) and len(one) <= 63 for one in sets)
 
 
 def test_the_set_of_steps_asks_for_what_the_pods_of_every_step_ask_for() -> None:

@@ -144,7 +144,7 @@ async def test_a_place_that_is_being_deleted_admits_nothing() -> None:
 
 async def test_pods_go_where_flavors_and_checks_of_the_admission_say() -> None:
     assignment = {"name": "steps", "count": 4, "flavors": {"cpu": "spot", "memory": "spot"}}
-    engine = {"name": "engine-main", "count": 1, "flavors": {"cpu": "spot", "nvidia.com/gpu": "h100"}}
+    engine = {"name": "engine-0-main", "count": 1, "flavors": {"cpu": "spot", "nvidia.com/gpu": "h100"}}
     taint, check = {"key": "gpu", "operator": "Exists"}, {"key": "new", "operator": "Exists"}
     update = {
         "name": "steps",
@@ -164,7 +164,7 @@ async def test_pods_go_where_flavors_and_checks_of_the_admission_say() -> None:
         await kube.create({"kind": "ResourceFlavor", "metadata": {"name": name}, "spec": spec})
     assert (await see(kube)).assigned == {
         "steps": Assigned(4, {"pool": "spot", "node": "n1"}, (check,), {"a": "b"}),
-        "engine-main": Assigned(1, {"pool": "spot", "gpu": "h100"}, (taint,)),
+        "engine-0-main": Assigned(1, {"pool": "spot", "gpu": "h100"}, (taint,)),
     }
 
 
@@ -218,7 +218,7 @@ async def test_kueue_is_told_that_pods_came_up() -> None:
 async def test_jobs_and_engines_are_made_where_the_queue_sends_them() -> None:
     kube = FakeKube()
     step = Step(name="formula-3fa9c1d2-i000-map-a0", kind="map", iteration=0, seed=1, shards=4)
-    assigned = {"steps": Assigned(2, {"pool": "cpu"}), "engine-main": Assigned(1, {"pool": "gpu"})}
+    assigned = {"steps": Assigned(2, {"pool": "cpu"}), "engine-0-main": Assigned(1, {"pool": "gpu"})}
     queue = QueueSeen(made=True, admitted=True, assigned=assigned)
     await follow(kube, "", queue, jobs=(JobWish(step, 0),), engines={"main": EngineWish(1)})
     (job,), (engine,) = kube.of("Job").values(), kube.of("Deployment").values()
