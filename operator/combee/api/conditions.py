@@ -111,7 +111,7 @@ class Reason(StrEnum):
     RESERVED = "Reserved"
     """the queue admitted the run."""
     NO_QUEUE = "NoQueue"
-    """no queue is used."""
+    """no queue is used, or not any more: the run is over."""
     WAITING_FOR_QUOTA = "WaitingForQuota"
     """the queue has not admitted it yet."""
     PLACED = "Placed"

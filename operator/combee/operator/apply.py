@@ -11,7 +11,7 @@ from combee.api.run import PromptLearningRun
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
 from combee.objects.accounts import account_objects, isolation
-from combee.objects.addresses import engine_name
+from combee.objects.addresses import engine_name, shared_digest
 from combee.objects.engines import (
     check_model_cache,
     engine_deployment,
@@ -123,6 +123,8 @@ class Executor:
         """Take a place in the run's queue, leave it, or write into it. What was read before somebody else
         wrote is written by the next tick."""
         name, now = names.workload_name(owner.name, owner.uid), rfc3339(seen.now)
+        if wish in ("Leave", "GiveBack") and still_at_work(await self._pods(run, owner, settings), now):
+            return
         if wish == "Leave":
             await self.kube.delete("Workload", owner.namespace, name)
         elif wish == "Join":
@@ -132,12 +134,17 @@ class Executor:
             priority = seen.queue.priority if seen.queue is not None else 0
             await self._ensure(workload(run, owner, settings, priority), owner)
         elif (place := await self.kube.get("Workload", owner.namespace, name)) is not None:
-            if wish == "GiveBack":
-                labels = f"{names.LABEL_RUN_UID}={owner.uid}"
-                if still_at_work(await self.kube.list("Pod", owner.namespace, labels=labels), now):
-                    return
             patch = given_back(place, now) if wish == "GiveBack" else pods_ready(place, now)
             await self.kube.patch("Workload", owner.namespace, name, patch, part="status")
+
+    async def _pods(self, run: PromptLearningRun, owner: Owner, settings: Settings) -> list[Object]:
+        """Return the pods of a run, and those of its shared engines that were taken down."""
+        labels = [f"{names.LABEL_RUN_UID}={owner.uid}"]
+        for index, engine in enumerate(run.spec.engines):
+            name = engine_name(run.spec, owner, index, settings)
+            if engine.shared and await self.kube.get("Deployment", owner.namespace, name) is None:
+                labels.append(f"{names.LABEL_SHARED}={shared_digest(run.spec, engine, settings)}")
+        return [pod for one in labels for pod in await self.kube.list("Pod", owner.namespace, labels=one)]
 
     async def _refuse_beside_another(self, wish: JobWish, owner: Owner, seen: Seen) -> None:
         """Raise ChangedError while a pod of an earlier Job of the step may be at work."""

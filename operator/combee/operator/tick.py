@@ -71,7 +71,7 @@ class Ticker:
         before = RunStatus.model_validate(raw.get("status") or {})
         self.seen(key, before)
         generation = raw["metadata"].get("generation", 0)
-        if before.phase.over and not before.steps and before.observed_generation == generation:
+        if _at_rest(before) and before.observed_generation == generation:
             return NEVER
         try:
             run = accept(raw, self.policy)
@@ -83,6 +83,9 @@ class Ticker:
         return await self._go_on(key, raw, run, before)
 
     async def _refuse(self, raw: Object, before: RunStatus, error: RefusedError) -> float:
+        if before.phase.over:
+            # What it came to stays, whatever is allowed by now.
+            return NEVER
         after = refused_status(
             before, raw["metadata"].get("generation", 0), error.reason, str(error), rfc3339(self.clock())
         )
@@ -170,6 +173,12 @@ class Ticker:
         self.seen((meta["namespace"], meta["name"]), after)
         for happening in happenings(before, after):
             await self.teller.tell(raw, happening)
+
+
+def _at_rest(status: RunStatus) -> bool:
+    """Return whether a run is over, with no step under way and no place in a queue."""
+    placed = any(one.reason is Reason.RESERVED for one in status.conditions)
+    return status.phase.over and not status.steps and not placed
 
 
 def _refusal(error: ManifestError) -> RefusedError:

@@ -11,9 +11,11 @@ from test_operate_apply import OWNER
 from test_operate_sharing import ENGINE, NOW, run_with
 
 from combee import names
+from combee.api.run import PromptLearningRun
 from combee.api.stores import Queue
 from combee.clients.kubernetes.kube import Object
 from combee.errors import ClusterError, ManifestError
+from combee.objects.engines import engine_deployment
 from combee.objects.types import Settings
 from combee.observe.queues import ABSENT, see_queue
 from combee.operator.apply import Executor
@@ -168,9 +170,15 @@ async def test_pods_go_where_flavors_and_checks_of_the_admission_say() -> None:
     }
 
 
-async def follow(kube: FakeKube, wish: QueueWish, queue: QueueSeen = GONE, **more: Any) -> None:
+async def follow(
+    kube: FakeKube,
+    wish: QueueWish,
+    queue: QueueSeen = GONE,
+    run: PromptLearningRun = QUEUED,
+    **more: Any,
+) -> None:
     plan = ClusterPlan(Memory(), queue=wish, **more)
-    await Executor(kube).follow(plan, QUEUED, OWNER, SETTINGS, Seen(now=NOW, queue=queue))  # type: ignore[arg-type]
+    await Executor(kube).follow(plan, run, OWNER, SETTINGS, Seen(now=NOW, queue=queue))  # type: ignore[arg-type]
 
 
 async def test_a_place_is_taken_with_the_priority_of_its_class_and_left() -> None:
@@ -199,13 +207,29 @@ async def test_no_place_is_asked_for_by_a_run_whose_servers_cannot_share_their_w
 
 
 @pytest.mark.parametrize(("phase", "given"), [("Running", False), ("Succeeded", True)])
-async def test_a_place_is_given_back_when_no_pod_of_the_run_works(phase: str, given: bool) -> None:
+async def test_a_place_is_given_back_or_left_when_no_pod_of_the_run_works(phase: str, given: bool) -> None:
     kube = await cluster(*EVICTED, admission={"clusterQueue": "q"})
     meta = {"name": "p", "labels": {names.LABEL_RUN_UID: OWNER.uid}}
     await kube.create({"kind": "Pod", "metadata": meta, "status": {"phase": phase}})
     await follow(kube, "GiveBack")
     assert ("admission" not in kube.of("Workload")[NAME]["status"]) is given
     assert (await see(kube)).evicted is not given
+    await follow(kube, "Leave")
+    assert (NAME not in kube.of("Workload")) is given
+
+
+@pytest.mark.parametrize("used", [True, False], ids=["another run uses it", "it was taken down"])
+async def test_pods_of_a_shared_engine_count_until_they_end_where_it_was_taken_down(used: bool) -> None:
+    run = run_with(ENGINE)
+    run = run.model_copy(update={"spec": run.spec.model_copy(update={"queue": QUEUE})})
+    kube = await cluster(*conditions(QuotaReserved="True", Admitted="True"))
+    deployment = engine_deployment(run, OWNER, 0, SETTINGS)
+    if used:
+        await kube.create(deployment)
+    pod = {"name": "p", "labels": deployment["spec"]["template"]["metadata"]["labels"]}
+    await kube.create({"kind": "Pod", "metadata": pod, "status": {"phase": "Running"}})
+    await follow(kube, "Leave", run=run)
+    assert (NAME in kube.of("Workload")) is not used
 
 
 async def test_kueue_is_told_that_pods_came_up() -> None:

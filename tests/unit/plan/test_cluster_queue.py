@@ -133,17 +133,30 @@ def test_a_run_that_is_suspended_leaves_its_queue_once_nothing_is_left() -> None
     got, _ = decided(HELD, engines=UP, suspend=True, queue=ADMITTED)
     assert (got.queue, got.engines) == ("", {"main": EngineWish(0, remove=True)})
     got, told = decided(got.memory, suspend=True, queue=ADMITTED)
-    assert (got.queue, got.wake_after_seconds) == ("Leave", None)
+    assert (got.queue, got.wake_after_seconds) == ("Leave", 1.0)
     assert told[ConditionType.QUOTA_RESERVED][:2] == ("False", "Suspended")
-    assert decided(got.memory, suspend=True, queue=NONE_YET)[0].queue == ""
+    got, _ = decided(got.memory, suspend=True, queue=NONE_YET)
+    assert (got.queue, got.wake_after_seconds) == ("", None)
 
 
-def test_a_run_that_is_over_leaves_its_queue_and_does_not_come_back() -> None:
+@pytest.mark.parametrize(
+    ("left", "queue", "wish", "stands"),
+    [
+        ({"engines": UP}, ADMITTED, "", "Reserved"),
+        ({"rollouts": {"r": RolloutsSeen("r", 0)}}, ADMITTED, "", "Reserved"),
+        ({}, ADMITTED, "Leave", "Reserved"),
+        ({}, EVICTED, "Leave", "Reserved"),
+        ({}, NONE_YET, "", "NoQueue"),
+    ],
+    ids=["its engine goes", "its rollouts go", "nothing is seen", "it is taken back", "it has left"],
+)
+def test_a_run_that_is_over_leaves_its_queue_once_nothing_is_left_and_does_not_come_back(
+    left: dict[str, Any], queue: QueueSeen, wish: QueueWish, stands: str
+) -> None:
     over = replace(LEARNING, phase="Complete", outcome=Outcome("NothingBetter", "x"))
-    got, told = decided(memory(over, ended=NOW - 1), queue=ADMITTED)
-    assert got.queue == "Leave"
-    got, told = decided(memory(over, ended=NOW - 1), queue=NONE_YET)
-    assert got.queue == "" and told[ConditionType.QUOTA_RESERVED][:2] == ("True", "Reserved")
+    got, told = decided(memory(over, ended=NOW - 1), queue=queue, **left)
+    assert (got.queue, got.wake_after_seconds) == (wish, 1.0 if queue.made else None)
+    assert told[ConditionType.QUOTA_RESERVED][:2] == ("True", stands)
 
 
 def test_a_queue_that_the_run_does_not_name_is_named_and_called_so() -> None:

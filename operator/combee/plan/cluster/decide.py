@@ -41,8 +41,6 @@ from combee.steps import FINISH, ITERATION, KINDS, PUBLISH, kind_of
 QueueWish = Literal["", "Join", "TellReady", "GiveBack", "Leave"]
 """What to do about the run's place in its queue; empty: nothing."""
 MAX_NOTES = 20
-MAX_NOTE_REASON = 300
-"""The most characters of a reason in a note."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,26 +231,10 @@ def _noted(
         settled = {named(kind.name) for kind in KINDS.values() if kind.phase == "Profiling"}
         memory = replace(memory.settled(settled), baseline=after.artifact)
     if after.iteration > before.iteration:
-        note = _note(seen.plans[before.iteration], after, summaries[named(FINISH.name)])
+        note = IterationNote.of(seen.plans[before.iteration], after, summaries[named(FINISH.name)])
         memory = memory.settled({named(kind.name) for kind in ITERATION})
         memory = replace(memory, notes=(*memory.notes, note)[-MAX_NOTES:], damaged="")
     return replace(memory, run=after)
-
-
-def _note(plan: IterationPlan, after: RunState, summary: StepSummary) -> IterationNote:
-    return IterationNote(
-        iteration=plan.iteration,
-        epoch=plan.epoch,
-        batch_size=plan.batch_size,
-        batch_reason=plan.batch_reason[:MAX_NOTE_REASON],
-        seconds=summary.seconds.get("wall", 0.0),
-        calls=sum(usage.calls for usage in summary.usage.values()),
-        tokens=sum(usage.tokens for usage in summary.usage.values()),
-        rollouts=summary.counts.get("rollouts", 0),
-        train=summary.scores.get("train"),
-        select=summary.scores.get("select"),
-        artifact=after.artifact,
-    )
 
 
 def _with_gate(memory: Memory, summaries: Mapping[str, StepSummary]) -> Memory:
@@ -317,9 +299,16 @@ def publish_step(run: Run, memory: Memory) -> Step:
 
 def _suspended(run: Run, memory: Memory, seen: Seen, finished: tuple[str, ...]) -> ClusterPlan:
     """Plan a pause of a person's, through which the run keeps no place in its queue."""
-    pause = _paused(run, memory, seen, finished)
+    return _leaving(_paused(run, memory, seen, finished), seen)
+
+
+def _leaving(plan: ClusterPlan, seen: Seen) -> ClusterPlan:
+    """Return a plan after which nothing works, with the run's place left once nothing is seen of what it
+    counts. Until the place is gone somebody looks again: its last pods may take a while to end."""
     placed = seen.queue is not None and seen.queue.made
-    return replace(pause, queue="Leave") if placed and pause.wake_after_seconds is None else pause
+    if not placed or plan.wake_after_seconds is not None:
+        return plan
+    return replace(plan, queue="Leave", wake_after_seconds=1.0)
 
 
 def _queued(run: Run, memory: Memory, seen: Seen, queue: QueueSeen, finished: tuple[str, ...]) -> ClusterPlan:
@@ -329,8 +318,10 @@ def _queued(run: Run, memory: Memory, seen: Seen, queue: QueueSeen, finished: tu
     pause = replace(pause, waiting=not_admitted(run.spec, queue))
     if pause.wake_after_seconds is not None or queue.lacks:
         return pause
+    if queue.stale:
+        return _leaving(pause, seen)
     if queue.made:
-        wish: QueueWish = "Leave" if queue.stale else "GiveBack" if queue.evicted else ""
+        wish: QueueWish = "GiveBack" if queue.evicted else ""
         return replace(pause, queue=wish, wake_after_seconds=1.0 if wish else None)
     # What is asked for follows from the spec, which can be changed until the status has a time of the start.
     return replace(pause, queue="Join" if memory.started else "", wake_after_seconds=1.0)
@@ -383,16 +374,17 @@ def _ended(run: Run, memory: Memory, outcome: Outcome, seen: Seen, finished: tup
 
 
 def _over(memory: Memory, seen: Seen, finished: tuple[str, ...]) -> ClusterPlan:
-    """Plan the end of a run: engines and live Jobs go; finished Jobs stay a while, to be looked at."""
+    """Plan the end of a run: engines and live Jobs go, and then its place in its queue; finished Jobs stay a
+    while, to be looked at."""
     live = tuple(sorted(job.name for job in seen.jobs.values() if job.live))
     engines = {name: EngineWish(replicas=0, remove=True) for name in sorted({*seen.engines, *seen.fetching})}
-    return ClusterPlan(
+    over = ClusterPlan(
         memory,
         delete=live,
         expire=finished,
         engines=engines,
         rollouts=rollouts_down(seen),
-        queue="Leave" if seen.queue is not None and seen.queue.made else "",
         outcome=memory.run.outcome,
         wake_after_seconds=1.0 if live or engines or seen.rollouts else None,
     )
+    return _leaving(over, seen)

@@ -19,11 +19,13 @@ from combee.errors import BugError
 from combee.plan.cluster.hardware import EngineGpus
 from combee.plan.observed import Observed
 from combee.plan.state import RunState
-from combee.plan.types import MAX_SUMMARY_BYTES, Clocks
+from combee.plan.types import MAX_SUMMARY_BYTES, Clocks, IterationPlan, StepSummary
 
 MEMORY_VERSION = 1
 PHASES = ("Profiling", "Learning", "Evaluating", "Publishing", "Complete")
 """Phases of ``RunState``. Only clusters have Publishing: the outcome is known, its playbook being written."""
+MAX_NOTE_REASON = 300
+"""The most characters of a reason in a note."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,23 @@ class IterationNote:
     train: float | None = None
     select: float | None = None
     """None where the iteration was not scored. A status keeps no null: what may be one needs a default."""
+
+    @classmethod
+    def of(cls, plan: IterationPlan, after: RunState, summary: StepSummary) -> IterationNote:
+        """Return the note on an iteration. ``after``: the state that it led to."""
+        return cls(
+            iteration=plan.iteration,
+            epoch=plan.epoch,
+            batch_size=plan.batch_size,
+            batch_reason=plan.batch_reason[:MAX_NOTE_REASON],
+            seconds=summary.seconds.get("wall", 0.0),
+            calls=sum(usage.calls for usage in summary.usage.values()),
+            tokens=sum(usage.tokens for usage in summary.usage.values()),
+            rollouts=summary.counts.get("rollouts", 0),
+            train=summary.scores.get("train"),
+            select=summary.scores.get("select"),
+            artifact=after.artifact,
+        )
 
 
 @dataclass(frozen=True, slots=True)

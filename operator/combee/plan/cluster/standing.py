@@ -168,7 +168,11 @@ _REFUSALS = (
 def _quota(spec: RunSpec, seen: Seen, suspended: bool, over: bool) -> Stand:
     if suspended:
         return "False", R.SUSPENDED, "the run is suspended"
-    if waits := _waits_in_queue(spec, seen, over):
+    if over and spec.queue is not None:
+        if seen.queue is not None and seen.queue.made:
+            return "True", R.RESERVED, f"the run leaves queue {spec.queue.name} when its last pod has ended"
+        return "True", R.NO_QUEUE, f"the run is over and has left queue {spec.queue.name}"
+    if waits := _waits_in_queue(spec, seen):
         return "False", R.WAITING_FOR_QUOTA, waits
     live = sorted((job for job in seen.jobs.values() if job.live), key=lambda job: job.name)
     # A Job that is there early may wait while the one before it works: the run does not.
@@ -182,10 +186,10 @@ def _quota(spec: RunSpec, seen: Seen, suspended: bool, over: bool) -> Stand:
     return "True", R.RESERVED, f"queue {spec.queue.name} admitted the run"
 
 
-def _waits_in_queue(spec: RunSpec, seen: Seen, over: bool) -> str:
+def _waits_in_queue(spec: RunSpec, seen: Seen) -> str:
     """Return what the run's queue says while it does not let the run go on; empty where it does."""
     queue = seen.queue
-    return not_admitted(spec, queue) if queue is not None and not queue.admitted and not over else ""
+    return not_admitted(spec, queue) if queue is not None and not queue.admitted else ""
 
 
 def _placed(seen: Seen, suspended: bool, over: bool) -> Stand:
@@ -210,7 +214,7 @@ def _engines(spec: RunSpec, memory: Memory, seen: Seen, down: bool) -> Stand:
         return "True", R.NO_ENGINES, "the run has none of its own"
     if down:
         return "False", R.SCALED_DOWN, "they are taken down"
-    if waits := _waits_in_queue(spec, seen, over=False):
+    if waits := _waits_in_queue(spec, seen):
         return "False", R.WAITING_FOR_QUOTA, waits
     ahead = next_kind(memory.run), memory.run.unasked
     if lacking := waits_for(seen, engines_in_use(spec, *ahead)):

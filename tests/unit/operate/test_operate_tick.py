@@ -1,0 +1,90 @@
+"""Ticks of a run around the end of its place in a queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from playbook_cluster import FakeKube
+from test_operate_apply import OWNER
+from test_operate_places import NAME, QUEUED, SETTINGS, cluster, conditions
+from test_operate_sharing import NOW
+
+from combee import names
+from combee.api.conditions import ConditionType, Reason
+from combee.observe.complaints import Complaints
+from combee.observe.nodes import Nodes
+from combee.observe.runs import Observer
+from combee.operator.apply import Executor
+from combee.operator.tell import Teller
+from combee.operator.tick import NEVER, Ticker
+from combee.operator.versions import Versions
+from combee.plan.cluster.accept import Policy
+from combee.plan.cluster.memory import Memory
+from combee.plan.cluster.standing import condition
+from combee.plan.state import RunState
+from combee.plan.types import Outcome
+
+OVER = RunState(phase="Complete", outcome=Outcome("NothingBetter", "nothing scored above the start"))
+
+
+async def tick(kube: FakeKube) -> float | None:
+    there: Any = kube
+    ticker = Ticker(
+        kube=there,
+        observer=Observer(there, Complaints(there)),
+        executor=Executor(there),
+        teller=Teller(there, "test"),
+        versions=Versions(there),
+        nodes=Nodes(there, may_read=False),
+        settings=SETTINGS,
+        policy=Policy(allow_custom_tasks=False, secret_policy=True, discipline="Advisory"),
+        clock=lambda: NOW,
+    )
+    return await ticker.tick((OWNER.namespace, OWNER.name))
+
+
+def add_run(kube: FakeKube, memory: Memory, phase: str) -> None:
+    told = condition(ConditionType.QUOTA_RESERVED, "True", Reason.RESERVED, "queue team-a admitted the run")
+    status = {
+        "phase": phase,
+        "observedGeneration": 1,
+        "startTime": "2026-01-01T00:00:00Z",
+        "conditions": [told.model_dump(mode="json", by_alias=True)],
+        "state": memory.to_status(),
+    }
+    raw = QUEUED.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    raw["spec"]["playbookRef"] = {"name": "formula"}
+    meta = {"name": OWNER.name, "namespace": OWNER.namespace, "uid": OWNER.uid, "generation": 1}
+    run = {**raw, "metadata": {**meta, "resourceVersion": "0"}, "status": status}
+    kube.of(names.RUN_KIND)[OWNER.name] = run
+
+
+def quota(kube: FakeKube) -> tuple[str, str, str]:
+    told = kube.of(names.RUN_KIND)[OWNER.name]["status"]["conditions"]
+    (one,) = (one for one in told if one["type"] == "QuotaReserved")
+    return one["status"], one["reason"], one["message"]
+
+
+async def test_a_run_that_is_over_keeps_its_place_until_its_last_pod_has_ended() -> None:
+    kube = await cluster(*conditions(QuotaReserved="True", Admitted="True"))
+    add_run(kube, Memory(run=OVER, started=NOW - 100, ended=NOW - 1), "NothingBetter")
+    meta = {"name": "p", "labels": {names.LABEL_RUN_UID: OWNER.uid}}
+    await kube.create({"kind": "Pod", "metadata": meta, "status": {"phase": "Running"}})
+    assert await tick(kube) == 1.0
+    assert quota(kube) == ("True", "Reserved", "the run leaves queue team-a when its last pod has ended")
+    assert NAME in kube.of("Workload")
+
+    kube.of("Pod").clear()
+    assert await tick(kube) == 1.0
+    assert not kube.of("Workload")
+    assert await tick(kube) is None
+    assert quota(kube) == ("True", "NoQueue", "the run is over and has left queue team-a")
+    assert await tick(kube) == NEVER
+
+
+async def test_a_run_that_is_over_stays_what_it_came_to_though_it_would_be_refused_by_now() -> None:
+    kube = FakeKube()
+    add_run(kube, Memory(run=OVER, started=NOW - 100, ended=NOW - 1), "NothingBetter")
+    del kube.of(names.RUN_KIND)[OWNER.name]["spec"]["playbookRef"]
+    assert await tick(kube) == NEVER
+    assert kube.of(names.RUN_KIND)[OWNER.name]["status"]["phase"] == "NothingBetter"
