@@ -44,6 +44,14 @@ from combee.times import rfc3339
 
 KEEP_FINISHED_SECONDS = 900
 """How long a finished Job and its pods stay, for people who want to read their logs."""
+_REFUSALS = (400, 403, 422)
+"""What the API server answers about an object that it does not take: another try of the same is in vain."""
+
+
+class RefusedPlaceError(ClusterError):
+    """The API server does not take the run's Workload: a person must change something."""
+
+    code = "RefusedPlace"
 
 
 @dataclass(slots=True)
@@ -132,7 +140,17 @@ class Executor:
                 # A run that is refused later would keep its place.
                 await self._check_cache(run, owner, index)
             priority = seen.queue.priority if seen.queue is not None else 0
-            await self._ensure(workload(run, owner, settings, priority), owner)
+            try:
+                await self._ensure(workload(run, owner, settings, priority), owner)
+            except ClusterError as error:
+                if error.status not in _REFUSALS:
+                    raise
+                raise RefusedPlaceError(
+                    f"the API server does not take the run's Workload ({error.what})",
+                    where=error.where,
+                    fix="Mend what it names, or delete the run and apply one that asks for less",
+                    status=error.status,
+                ) from None
         elif (place := await self.kube.get("Workload", owner.namespace, name)) is not None:
             patch = given_back(place, now) if wish == "GiveBack" else pods_ready(place, now)
             await self.kube.patch("Workload", owner.namespace, name, patch, part="status")

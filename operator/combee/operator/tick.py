@@ -18,7 +18,7 @@ from combee.objects.engines import check_run
 from combee.objects.types import Settings
 from combee.observe.nodes import Nodes
 from combee.observe.runs import Observer
-from combee.operator.apply import Executor
+from combee.operator.apply import Executor, RefusedPlaceError
 from combee.operator.sharing import ChangedError
 from combee.operator.statuspatch import status_patch
 from combee.operator.tell import Teller
@@ -28,7 +28,7 @@ from combee.plan.cluster.decide import ClusterPlan, Run, decide_cluster
 from combee.plan.cluster.happenings import happenings
 from combee.plan.cluster.hardware import with_hardware
 from combee.plan.cluster.memory import Memory
-from combee.plan.cluster.seen import Seen
+from combee.plan.cluster.seen import QueueSeen, Seen
 from combee.plan.cluster.status import About, refused_status, run_status
 from combee.plan.decide import Identity
 from combee.records import Owner
@@ -129,6 +129,10 @@ class Ticker:
                 await self.versions.announce(run, owner, plan.memory)
         except ChangedError:
             return SOON_SECONDS
+        except RefusedPlaceError as error:
+            # It is asked again at the resync: what refuses it may be mended, or be of another version.
+            seen = replace(seen, queue=QueueSeen(lacks=f"{error.what}. {error.fix}"))
+            plan = decide_cluster(about_run, memory, seen)
         except ManifestError as error:
             return await self._refuse(raw, before, _refusal(error))
         about = About(

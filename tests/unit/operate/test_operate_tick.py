@@ -1,9 +1,10 @@
-"""Ticks of a run around the end of its place in a queue."""
+"""Ticks of a run around its place in a queue: it goes after the last pod, and who refuses one is quoted."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from playbook_cluster import FakeKube
 from test_operate_apply import OWNER
 from test_operate_places import NAME, QUEUED, SETTINGS, cluster, conditions
@@ -11,6 +12,8 @@ from test_operate_sharing import NOW
 
 from combee import names
 from combee.api.conditions import ConditionType, Reason
+from combee.clients.kubernetes.kube import Object
+from combee.errors import ClusterError
 from combee.observe.complaints import Complaints
 from combee.observe.nodes import Nodes
 from combee.observe.runs import Observer
@@ -88,3 +91,41 @@ async def test_a_run_that_is_over_stays_what_it_came_to_though_it_would_be_refus
     del kube.of(names.RUN_KIND)[OWNER.name]["spec"]["playbookRef"]
     assert await tick(kube) == NEVER
     assert kube.of(names.RUN_KIND)[OWNER.name]["status"]["phase"] == "NothingBetter"
+
+
+class Refusing(FakeKube):
+    """An API server that takes no Workload."""
+
+    status = 422
+
+    async def create(self, body: Object) -> Object | None:
+        if body["kind"] == "Workload" and self.status:
+            raise ClusterError("spec.podSets: Too many: 9", where="POST workloads", status=self.status)
+        return await super().create(body)
+
+
+@pytest.mark.parametrize("status", [400, 403, 422])
+async def test_who_refuses_the_place_of_a_run_is_quoted_and_asked_again_later(status: int) -> None:
+    kube = Refusing()
+    kube.status = status
+    await kube.create({"kind": "WorkloadPriorityClass", "metadata": {"name": "learning"}, "value": 40})
+    add_run(kube, Memory(started=NOW - 100), "Pending")
+    assert await tick(kube) is None, "at the resync"
+    why = "the API server does not take the run's Workload (spec.podSets: Too many: 9)"
+    advice = "Mend what it names, or delete the run and apply one that asks for less"
+    says = f"queue team-a cannot be asked: {why}. {advice}"
+    assert quota(kube) == ("False", "WaitingForQuota", says)
+    kube.status = 0
+    await tick(kube)
+    assert NAME in kube.of("Workload")
+    await tick(kube)
+    assert quota(kube)[2] == "queue team-a has not admitted the run yet"
+
+
+async def test_an_api_server_that_fails_is_no_refusal() -> None:
+    kube = Refusing()
+    kube.status = 500
+    await kube.create({"kind": "WorkloadPriorityClass", "metadata": {"name": "learning"}, "value": 40})
+    add_run(kube, Memory(started=NOW - 100), "Pending")
+    with pytest.raises(ClusterError):
+        await tick(kube)
