@@ -119,6 +119,18 @@ def can_ever_detect(n: int, alpha: float = 0.05) -> bool:
     return n >= 1 and 2 * 0.5**n <= alpha
 
 
+def pass_hat_k(right: int, rollouts: int, k: int) -> float:
+    """Return the chance that ``k`` rollouts of an example are all right; ``right`` of ``rollouts`` were.
+
+    Unbiased for k <= rollouts: the share of the sets of k rollouts that hold right ones alone. Source: Yao et
+    al. 2024 (tau-bench), section 4. Cost: O(k).
+
+    >>> pass_hat_k(3, 4, 1), pass_hat_k(3, 4, 2), pass_hat_k(1, 4, 2)
+    (0.75, 0.5, 0.0)
+    """
+    return math.comb(right, k) / math.comb(rollouts, k)
+
+
 def paired_difference(
     a: Mapping[str, float],
     b: Mapping[str, float],

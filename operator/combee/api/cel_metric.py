@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from combee.api.common import Model, Rule
-from combee.api.metric import FRACTIONS, OWN, RUBRIC
+from combee.api.metric import FRACTIONS, OWN, RUBRIC, PassK
 from combee.api.parts import Task
 from combee.api.run import RunSpec
 
@@ -12,6 +12,17 @@ def goes_with(model: type[Model], field: str, on: str, word: str, mirrors: str) 
     """Allow a field only where the field ``on`` is a word."""
     message = f"{field} goes with {on} {word} only: remove {field}, or set {on}: {word}"
     return Rule(model, f"self.{on} == '{word}' || !has(self.{field})", message, mirrors, f".{field}")
+
+
+def _scores_rows(field: str) -> Rule:
+    """Refuse a field of scores by rows with type Traces."""
+    return Rule(
+        Task,
+        f"self.type != 'Traces' || !has(self.{field})",
+        f"{field} is given with type Traces, which scores nothing by rows: remove {field}",
+        "parts.Task._rows_are_scored",
+        f".{field}",
+    )
 
 
 _CEILING = "has(self.models.evaluator) && has(self.models.evaluator.ceiling)"
@@ -56,12 +67,14 @@ METRIC_RULES: tuple[Rule, ...] = (
         ".rubric",
     ),
     goes_with(Task, "rubric", "metric", RUBRIC, "parts.Task._metric_fits"),
+    _scores_rows("clusterBy"),
+    _scores_rows("passK"),
     Rule(
-        Task,
-        "self.type != 'Traces' || !has(self.clusterBy)",
-        "clusterBy is given with type Traces, which scores nothing by rows: remove clusterBy",
-        "parts.Task._clusters_are_scored",
-        ".clusterBy",
+        PassK,
+        "self.k <= self.rollouts",
+        "rollouts is under k: set rollouts to k or more",
+        "metric.PassK._enough_rollouts",
+        ".rollouts",
     ),
     goes_with(Task, "tolerance", "metric", "numeric", "parts.Task._metric_fits"),
     Rule(

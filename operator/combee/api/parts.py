@@ -18,7 +18,6 @@ from combee.api.common import (
     DataUri,
     Digest,
     EndpointUrl,
-    Float,
     Int,
     Labels,
     Model,
@@ -31,7 +30,7 @@ from combee.api.common import (
     refuse,
 )
 from combee.api.extension import Names
-from combee.api.metric import FRACTIONS, OWN, RIGHT_FROM, RUBRIC, Ceiling, Metric, Rubric, Tolerance
+from combee.api.metric import FRACTIONS, OWN, RUBRIC, Ceiling, Scored
 from combee.api.sampling import Sampling
 from combee.api.stakes import Stakes
 from combee.api.tasks import CustomContainer, CustomTask, TracesOptions
@@ -105,34 +104,13 @@ class InitialPlaybook(Model):
     )
 
 
-class Task(Model):
+class Task(Scored):
     """What is learned, from which rows."""
 
     type: TaskType = Field(description="Task of the worker's registry, or Custom.")
     custom: CustomTask | None = Field(default=None, description="Your own task; with type Custom only.")
     traces: TracesOptions | None = Field(default=None, description="With type Traces only.")
     data: DataSplits = Field(description="Rows, by split.")
-    metric: Metric = Field(
-        default=OWN,
-        description="How answers are scored. accuracy: as the type does; rubric: by models.evaluator; the "
-        "others compare an answer with its row's target.",
-    )
-    rubric: Rubric | None = Field(default=None, description="With metric rubric only.")
-    tolerance: Tolerance | None = Field(default=None, description="With metric numeric only.")
-    cluster_by: Str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=64,
-        description="Field of the rows of heldOut and test that names the cluster each belongs to, such as "
-        "customer: scores and intervals are then over clusters, each of which counts once.",
-    )
-    right_from: Float | None = Field(
-        default=None,
-        gt=0,
-        le=1,
-        description="Score from which an answer counts as right, in reflections and replays; with a "
-        "metric of fractions only. Absent: 0.75.",
-    )
     failure_cost: Words | None = Field(
         default=None, max_length=500, description="What a wrong answer costs, in words; shown in reports."
     )
@@ -149,23 +127,6 @@ class Task(Model):
             held_out is not None and bool(held_out.used_for_tuning),
             self.failure_cost or "",
         )
-
-    @property
-    def right_score(self) -> float:
-        """The score from which an answer counts as right."""
-        if self.metric in FRACTIONS:
-            return RIGHT_FROM if self.right_from is None else self.right_from
-        return 1.0
-
-    @property
-    def scored_by(self) -> str:
-        """How answers are scored, and by what the scores are clustered, in words."""
-        return f"{self.metric}, clustered by {self.cluster_by}" if self.cluster_by else self.metric
-
-    @property
-    def is_evaluated(self) -> bool:
-        """Whether the evaluator scores answers."""
-        return self.metric == RUBRIC
 
     @property
     def scores_itself(self) -> bool:
@@ -220,11 +181,12 @@ class Task(Model):
         return self
 
     @model_validator(mode="after")
-    def _clusters_are_scored(self) -> Self:
-        if self.cluster_by is not None and self.type == "Traces":
-            raise refuse(
-                "clusterBy is given with type Traces, which scores nothing by rows", "Remove clusterBy."
-            )
+    def _rows_are_scored(self) -> Self:
+        for field, given in (("clusterBy", self.cluster_by), ("passK", self.pass_k)):
+            if given is not None and self.type == "Traces":
+                raise refuse(
+                    f"{field} is given with type Traces, which scores nothing by rows", f"Remove {field}."
+                )
         return self
 
     @model_validator(mode="after")

@@ -77,8 +77,8 @@ def read_playbook(uri: str, *, sha256: str | None = None, text: str | None = Non
     return text
 
 
-def data_facts(splits: Mapping[str, Dataset]) -> DataFacts:
-    """Return the counts and digests of the data."""
+def data_facts(splits: Mapping[str, Dataset], repeats: int = 1) -> DataFacts:
+    """Return the counts and digests of the data. ``repeats``: how often the closing look rolls a row out."""
     held_out = splits.get("heldOut")
     clusters = clusters_of(held_out) if held_out is not None else {}
     select, gate = (
@@ -94,6 +94,7 @@ def data_facts(splits: Mapping[str, Dataset]) -> DataFacts:
         test_rows=len(test.examples) if test else 0,
         digests={name: split.digest for name, split in splits.items()},
         gate_clusters=len({clusters[example] for example in gate}) if clusters else 0,
+        repeats=repeats,
     )
 
 

@@ -25,7 +25,7 @@ from combee.report.result import Paired, Result
 from combee.report.stamps import Scores, overruns, paired_of
 from combee.steps import kind_of
 from combee.work.context import WorkContext, held_out_split
-from combee.work.rollouts import evaluate
+from combee.work.rollouts import closing_scores
 
 REPEAT = 1_000_003
 """The repeat ordinal of fresh answers. Runs number their repeats by epochs, from 0, and reach no such number,
@@ -82,7 +82,7 @@ async def rescored(prepared: Prepared, record: Record, folder: Path, listener: L
                 artifact = context.method.from_json(await record.store.aget_blob(digest))
                 shown = context.rendered(artifact).shown
                 stage = f"{split} {name}"
-                scored = await evaluate(context, asker, examples, shown, stage=stage, repeat=REPEAT)
+                scored = await closing_scores(context, asker, examples, shown, stage=stage, repeat=REPEAT)
                 scores.append(scored.by_cluster)
     finally:
         await asyncio.to_thread(store.close)

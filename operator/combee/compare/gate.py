@@ -18,7 +18,7 @@ from combee.local.session import context_on, prepare
 from combee.local.sources import parse_stand_ins
 from combee.plan.gatescores import gate_sides
 from combee.work.context import held_out_split
-from combee.work.rollouts import evaluate
+from combee.work.rollouts import closing_scores
 
 Scores = dict[str, dict[str, float]]
 """``baseline`` and ``best``: example id -> score in [0, 1]."""
@@ -39,7 +39,7 @@ async def score_start(cell: Cell, given: StandInFlags) -> None:
         start = method.initial(context.initial_playbook) if context.initial_playbook else method.empty()
         shown = method.render(start, budget_tokens=spec.method.render_token_budget, verify=spec.verify)
         _, gate = await held_out_split(context)
-        scores = await evaluate(context, context.asker(), gate, shown.shown, stage="gate baseline")
+        scores = await closing_scores(context, context.asker(), gate, shown.shown, stage="gate baseline")
     text = json.dumps({"baseline": scores.by_cluster, "best": scores.by_cluster}, sort_keys=True)
     Store.open(str(cell.folder.parent)).put(start_file(cell).name, text.encode())
 

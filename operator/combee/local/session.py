@@ -88,7 +88,7 @@ class Prepared:
     @property
     def facts(self) -> DataFacts:
         """Counts and digests of the data."""
-        return data_facts(self.splits)
+        return data_facts(self.splits, self.run.spec.task.repeats)
 
     @property
     def data(self) -> DataInfo:

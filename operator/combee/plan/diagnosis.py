@@ -58,7 +58,7 @@ def shape_of(spec: RunSpec, train_rows: int, select_rows: int, closing_rows: int
     """Return what a diagnosis of a run on so many rows may take. ``closing_rows``: of gate and the split that
     is scored once."""
     learning = train_rows * spec.method.epochs * GUESS + 2 * EVALUATIONS * select_rows
-    rollouts = spec.budget.rollouts or learning + select_rows + 2 * closing_rows
+    rollouts = spec.budget.rollouts or learning + select_rows + 2 * spec.task.repeats * closing_rows
     least = HEADROOM_ROLLOUTS + 2 * (LEAST_SCORED + LEAST_EVERY * GUESS)
     allowed = int(NO_GO_SHARE * rollouts) - select_rows
     most = max(int(GO_SHARE * rollouts) - select_rows, least)

@@ -40,6 +40,8 @@ class DataFacts:
     """split -> content digest."""
     gate_clusters: int = 0
     """the clusters of gate's rows; 0 where each row stands for itself."""
+    repeats: int = 1
+    """how often the closing look rolls a row out with each playbook."""
 
     @property
     def held_out_rows(self) -> int:
@@ -53,7 +55,7 @@ class DataFacts:
     @property
     def look_rollouts(self) -> int:
         """The rollouts of the closing look at gate and test: of the best artifact and of the start."""
-        return 2 * (self.gate_rows + self.test_rows)
+        return 2 * self.repeats * (self.gate_rows + self.test_rows)
 
     @property
     def refusal(self) -> str:
@@ -187,6 +189,7 @@ def after_profile(state: RunState, summary: StepSummary) -> RunState:
         test_rows=counts.get("test", 0),
         digests={split: summary.outputs[split] for split in SPLITS if split in summary.outputs},
         gate_clusters=counts.get("gateClusters", 0),
+        repeats=counts.get("repeats", 1),
     )
     select = summary.scores["select"]
     return replace(

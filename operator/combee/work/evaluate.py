@@ -17,7 +17,7 @@ from combee.work.callgraph import modelled_seconds
 from combee.work.changed import PAGE, page
 from combee.work.context import WorkContext, held_out_split, put_json, write_receipt
 from combee.work.happened import happened
-from combee.work.rollouts import evaluate, mean
+from combee.work.rollouts import closing_scores, mean
 from combee.work.traffic.record import redacted
 
 
@@ -72,8 +72,8 @@ async def _pair(
 ) -> tuple[dict[str, Any], str]:
     """Return both means and the paired difference with its interval, and the digest of the scores."""
     shown = {"baseline": context.rendered(baseline).shown, "best": context.rendered(best).shown}
-    before = await evaluate(context, asker, examples, shown["baseline"], stage=f"{split} baseline")
-    after = await evaluate(context, asker, examples, shown["best"], stage=f"{split} best")
+    before = await closing_scores(context, asker, examples, shown["baseline"], stage=f"{split} baseline")
+    after = await closing_scores(context, asker, examples, shown["best"], stage=f"{split} best")
     if split == "gate":
         changed = page(examples, before.answered, after.answered)
         await context.store.aput(f"{context.prefix}/{PAGE}", redacted(changed).encode())

@@ -73,7 +73,7 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
             "train": len(splits["train"].examples),
             "select": len(select),
             "gate": len(gate),
-            **_clusters(gate),
+            **_look(context, gate),
             "test": len(splits["test"].examples) if "test" in splits else 0,
             **asker.counts(),
             "failed": sum(bool(trajectory.error) for trajectory in answered),
@@ -94,10 +94,12 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
     return await write_receipt(context, summary)
 
 
-def _clusters(gate: list[Example]) -> dict[str, int]:
-    """Return how many clusters gate has, as a count of the summary; nothing where rows have none."""
-    clusters = {example.cluster for example in gate if example.cluster}
-    return {"gateClusters": len(clusters)} if clusters else {}
+def _look(context: WorkContext, gate: list[Example]) -> dict[str, int]:
+    """Return how many clusters gate has and how often its rows are rolled out, as counts of the summary;
+    nothing where rows have none, and where it is once."""
+    clusters, repeats = {example.cluster for example in gate if example.cluster}, context.spec.task.repeats
+    counts = {"gateClusters": len(clusters)} if clusters else {}
+    return counts | ({"repeats": repeats} if repeats > 1 else {})
 
 
 async def _start_of(context: WorkContext) -> Any:

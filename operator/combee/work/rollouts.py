@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from combee.algo.clusters import by_cluster
+from combee.algo.stats import pass_hat_k
 from combee.algo.tokens import estimate_tokens
+from combee.api.metric import PassK
 from combee.errors import (
     CombeeError,
     ContextLengthError,
@@ -28,6 +30,7 @@ from combee.work.pool import pooled
 __all__ = [
     "LOSSES",
     "Scores",
+    "closing_scores",
     "evaluate",
     "lost",
     "mean",
@@ -203,18 +206,21 @@ async def evaluate(
     stage: str,
     known: Mapping[str, Known] | None = None,
     repeat: int = 0,
+    passes: PassK | None = None,
 ) -> Scores:
     """Score a playbook on the examples; those whose score is ``known`` are not asked. ``stage`` begins with
-    the name of their split. ``repeat``: which repeat of the same questions it is.
+    the name of their split. ``repeat``: which repeat of the same questions it is, or the first of several
+    where ``passes`` says so.
 
     Raises TransientError on a bad day: most of the scores would be those of no answer.
     """
     scores = dict(known or {})
     unknown = [example for example in examples if example.id not in scores]
-    context.progress.begin(stage, len(unknown))
+    pairs = [(one, repeat + n) for n in range(passes.rollouts if passes else 1) for one in unknown]
+    context.progress.begin(stage, len(pairs))
 
-    async def answer(item: tuple[int, Example]) -> Trajectory:
-        chain, example = item
+    async def answer(item: tuple[int, tuple[Example, int]]) -> Trajectory:
+        chain, (example, number) = item
         trajectory = await rollout(
             context,
             asker,
@@ -223,18 +229,40 @@ async def evaluate(
             stage=stage,
             chain=chain,
             split=stage.partition(" ")[0],
-            epoch=repeat,
+            epoch=number,
         )
         context.progress.advance()
         return trajectory
 
-    lengths = list(map(expected_tokens, unknown))
-    answered = await pooled(list(enumerate(unknown)), answer, width=context.concurrency, lengths=lengths)
+    lengths = [expected_tokens(example) for example, _ in pairs]
+    answered = await pooled(list(enumerate(pairs)), answer, width=context.concurrency, lengths=lengths)
     refuse_a_bad_day([one.error for one in answered] + [""] * len(scores), f"rows of {stage}", stage)
+    if passes is not None:
+        answered = [_passed(answered[n :: len(unknown)], passes) for n in range(len(unknown))]
     scores |= {one.example_id: (one.score, one.partial) for one in answered}
     by_id = {example.id: scores[example.id][0] for example in examples}
     clusters = {example.id: example.cluster for example in examples if example.cluster}
     return Scores(by_id, mean_partial(scores[example_id][1] for example_id in by_id), answered, clusters)
+
+
+async def closing_scores(
+    context: WorkContext, asker: Asker, examples: list[Example], shown: Shown, *, stage: str, repeat: int = 0
+) -> Scores:
+    """Score a playbook as the closing look does: ``evaluate``, with the task's ``passK``."""
+    passes = context.spec.task.pass_k
+    return await evaluate(context, asker, examples, shown, stage=stage, repeat=repeat, passes=passes)
+
+
+def _passed(rollouts: Sequence[Trajectory], passes: PassK) -> Trajectory:
+    """Return the rollouts of an example as one: the first that went wrong, or the first, with the score of
+    all."""
+    right = sum(one.correct for one in rollouts)
+    shown = next((one for one in rollouts if not one.correct), rollouts[0])
+    return replace(
+        shown,
+        score=pass_hat_k(right, len(rollouts), passes.k),
+        partial=mean_partial(one.partial for one in rollouts),
+    )
 
 
 def expected_tokens(example: Example) -> int:

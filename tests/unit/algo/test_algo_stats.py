@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 from functools import cache
+from itertools import combinations
 from statistics import NormalDist
 
 import numpy as np
@@ -19,6 +20,7 @@ from combee.algo.stats import (
     gate_power,
     mean_interval,
     paired_difference,
+    pass_hat_k,
     sign_test,
 )
 from combee.errors import BugError
@@ -245,3 +247,10 @@ def test_nonsense_is_our_bug() -> None:
     with pytest.raises(BugError):
         paired_difference({}, {}, seed=1, resamples=0)
     assert detectable_gain(0) == detectable_gain(5) == math.inf
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=7), st.data())
+def test_pass_hat_k_is_the_share_of_sets_that_are_all_right(each: list[bool], data: st.DataObject) -> None:
+    k = data.draw(st.integers(1, len(each)))
+    sets = [all(chosen) for chosen in combinations(each, k)]
+    assert pass_hat_k(sum(each), len(each), k) == pytest.approx(sum(sets) / len(sets))
