@@ -18,6 +18,7 @@ for name in (
     "combee.gateway.main",
     "combee.methods.ace",
     "combee.methods.gepa",
+    "combee.methods.mipro",
     "combee.methods.textgrad",
     "combee.operator.main",
     "combee.pod.step",

@@ -30,6 +30,7 @@ LAPTOP = {
     "container.yaml",
     "gepa.yaml",
     "textgrad.yaml",
+    "mipro.yaml",
     "adapter.yaml",
     "replies.yaml",
     "replies-real.yaml",

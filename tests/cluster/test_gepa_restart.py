@@ -1,4 +1,4 @@
-"""Runs of GEPA and TextGrad whose operator is killed, each time at another step: the pool of texts, a
+"""Runs of GEPA, TextGrad and MIPRO whose operator is killed, each time at another step: the pool of texts, a
 generator's state included, is the one that a laptop learns from the same plans."""
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ BEFORE = {"reduce": "map", "finish": "reduce"}
 METHODS = {
     "GEPA": ({"variantsInFlight": 2}, MOMENTS, 2),
     "TextGrad": ({"momentum": 1}, MOMENTS[1:2], 0),
+    "MIPRO": ({"demonstrations": 2}, MOMENTS[2:], 0),
 }
 """Options, when the operator is killed, and on how many texts side by side an iteration builds; 0 for one."""
 

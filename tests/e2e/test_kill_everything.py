@@ -1,6 +1,6 @@
-"""SIGKILL at every kind of write of GEPA, of TextGrad, of traces as a task, and of a reduce by TopK and by
-Summarize: the same command goes on to the bytes of a run that nothing disturbed, and only what was in flight
-is asked twice. The long ones: at ten seeded moments."""
+"""SIGKILL at every kind of write of GEPA, of TextGrad, of MIPRO, of traces as a task, and of a reduce by TopK
+and by Summarize: the same command goes on to the bytes of a run that nothing disturbed, and only what was in
+flight is asked twice. The long ones: at ten seeded moments."""
 
 from __future__ import annotations
 
@@ -96,6 +96,14 @@ def test_gepa(sim: Sim, tmp_path: Path) -> None:
 def test_textgrad_at_every_write(sim: Sim, tmp_path: Path) -> None:
     task = {"data": some(tmp_path, 20, 24), "initialPlaybook": beginning(tmp_path)}
     path = written(tmp_path, "textgrad.yaml", 10, task=task, method={"epochs": 1})
+    survives_every_write(Killed(path, sim, CONCURRENCY), tmp_path)
+    assert len(result_of(tmp_path / "whole")["iterations"]) == 2
+
+
+def test_mipro_at_every_write(sim: Sim, tmp_path: Path) -> None:
+    task = {"data": some(tmp_path, 20, 24), "initialPlaybook": beginning(tmp_path)}
+    method = {"epochs": 1, "mipro": {"demonstrations": 2, "minibatch": 6, "probes": 5}}
+    path = written(tmp_path, "mipro.yaml", 10, task=task, method=method)
     survives_every_write(Killed(path, sim, CONCURRENCY), tmp_path)
     assert len(result_of(tmp_path / "whole")["iterations"]) == 2
 

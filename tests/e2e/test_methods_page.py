@@ -171,7 +171,7 @@ def test_without_the_package_its_names_are_unknown(manifest: Manifest) -> None:
     path = manifest(method={"type": "Notes"})
     done = combee("validate", "-f", path)
     assert done.returncode == 2
-    assert "one of ACE, GEPA, TextGrad" in " ".join(done.stderr.split())
+    assert "one of ACE, GEPA, TextGrad, MIPRO" in " ".join(done.stderr.split())
 
 
 def test_a_worker_with_the_package_does_a_step_with_it(

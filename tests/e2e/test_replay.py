@@ -80,6 +80,9 @@ def learn(manifest: Manifest, rows, few: Path, quick: Sim, tmp_path: Path) -> Le
         pytest.param({"batching": {"sizes": [4, 8, 12]}, "workers": {"concurrency": 8}}, id="measured sizes"),
         pytest.param({"method": {"type": "GEPA"}}, id="GEPA"),
         pytest.param({"method": {"type": "TextGrad", "textgrad": {"momentum": 1}}}, id="TextGrad"),
+        pytest.param(
+            {"method": {"type": "MIPRO", "mipro": {"demonstrations": 2, "minibatch": 8}}}, id="MIPRO"
+        ),
         pytest.param({"budget": {"rollouts": 70}}, id="its budget ends it"),
         pytest.param(
             {"budget": {"rollouts": 123}, "train": 40, "batching": {**FIXED, "size": 20}},

@@ -56,8 +56,9 @@ def twice(sim: Sim) -> int:
         {"type": "GEPA"},
         {"type": "GEPA", "gepa": {"variantsInFlight": 3}},
         {"type": "TextGrad", "textgrad": {"momentum": 1}},
+        {"type": "MIPRO", "mipro": {"demonstrations": 2, "minibatch": 8}},
     ],
-    ids=["ACE", "GEPA", "GEPA-in-flight", "TextGrad"],
+    ids=["ACE", "GEPA", "GEPA-in-flight", "TextGrad", "MIPRO"],
 )
 def test_pods_learn_what_a_laptop_learns_and_a_killed_one_changes_nothing(
     method: dict[str, object],

@@ -23,6 +23,7 @@ from combee import extensions
 from combee.api.common import NOT_FILLED_IN, Int, Model, refuse
 from combee.api.extension import Names
 from combee.api.method_gepa import GepaOptions
+from combee.api.method_mipro import MiproOptions
 from combee.api.method_options import AceOptions, Options
 from combee.api.method_textgrad import TextGradOptions
 
@@ -30,6 +31,7 @@ OPTIONS: Mapping[str, type[Options]] = {
     "ACE": AceOptions,
     "GEPA": GepaOptions,
     "TextGrad": TextGradOptions,
+    "MIPRO": MiproOptions,
 }
 """The product's own methods; ``methods.registry`` makes them."""
 METHOD_NAMES = Names(extensions.METHODS, tuple(OPTIONS))
@@ -55,6 +57,7 @@ class Method(Model):
     textgrad: TextGradOptions | None = Field(
         default=None, description="Options of TextGrad; with type TextGrad only."
     )
+    mipro: MiproOptions | None = Field(default=None, description="Options of MIPRO; with type MIPRO only.")
     options: dict[str, Any] | None = Field(
         default=None, description="Options of a method that a package adds, as that method documents them."
     )

@@ -36,8 +36,14 @@ def _textgrad(spec: RunSpec | None) -> Method[Any]:
     return TextGradMethod() if spec is None else TextGradMethod(terms_of(spec))
 
 
+def _mipro(spec: RunSpec | None) -> Method[Any]:
+    from combee.methods.mipro import MiproMethod, terms_of
+
+    return MiproMethod() if spec is None else MiproMethod(terms_of(spec))
+
+
 Maker = Callable[[RunSpec | None], Method[Any]]
-METHODS: dict[str, Maker] = {"ACE": _ace, "GEPA": _gepa, "TextGrad": _textgrad}
+METHODS: dict[str, Maker] = {"ACE": _ace, "GEPA": _gepa, "TextGrad": _textgrad, "MIPRO": _mipro}
 """Each makes the method of a run; without one, what reads and shows its texts."""
 UNNAMED = "ACE"
 """The method of a published text that does not say which one made it."""

@@ -345,7 +345,7 @@ class Result(Model):
     playbook: PlaybookInfo | None = None
     entries: tuple[Entry, ...] = ()
     variants: tuple[VariantRecord, ...] = ()
-    """With GEPA and TextGrad the variants that got into the pool, best first; empty with other methods."""
+    """With GEPA, TextGrad and MIPRO the variants that got into the pool, best first; empty with ACE."""
     refusals: tuple[RefusalRecord, ...] = ()
 
     @model_validator(mode="after")

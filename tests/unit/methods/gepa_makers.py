@@ -15,8 +15,10 @@ from combee.methods.components.pool import (
     Merged,
     Origin,
     Pool,
+    Probe,
     Scored,
     Variant,
+    Wording,
 )
 from combee.methods.gepa import GepaMethod, Terms
 from combee.methods.protocol import Refusal, Update
@@ -132,6 +134,10 @@ def any_pool(seed: int) -> Pool:
         lost=some(lambda: Lost(luck.randint(0, 3), one(), "ask", luck.choice(texts), "why"), 2),
         edits=some(lambda: Edited(one(), luck.choice(("insert", "delete"))), 2),
         gradients=some(lambda: Gradient(luck.randint(0, 3), "ask", 0, luck.choice(texts), one()), 2),
+        wordings=some(lambda: Wording(luck.randint(0, 3), "ask", luck.choice(texts)), 2),
+        probes=some(
+            lambda: Probe(luck.randint(0, 3), (("ask", one()),), luck.choice(values), luck.randint(1, 9)), 2
+        ),
         refusals=some(
             lambda: Refusal(one(), one(), luck.choice(("leak", "injection")), luck.choice(texts)), 2
         ),

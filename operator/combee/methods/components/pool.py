@@ -9,6 +9,8 @@
 | Lost | what a proposal that did not get in would have changed, and why it did not: of the latest few |
 | Edited | it was asked for as an edit of some kind |
 | Gradient | what was said against a component: of the latest few steps |
+| Wording | a component may say this, beside what it says in a variant |
+| Probe | texts of components, combined, beat the start by so much on some rows of select |
 | Merged | two variants were merged over an ancestor: not to be tried again |
 | Refusal | why it may not be shown to a model |
 | drawn | how many draws the pool's generator has made: its whole state |
@@ -131,6 +133,26 @@ class Gradient:
 
 
 @dataclass(frozen=True, slots=True, order=True)
+class Wording:
+    """The fact that ``text`` was proposed for ``component`` in ``iteration``."""
+
+    iteration: int
+    component: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Probe:
+    """The fact that the texts of ``combination``, (component, digest of its text) each, scored ``gain`` more
+    a row than the start on ``examples`` rows of select, as the ``number``-th combination that was tried."""
+
+    number: int
+    combination: tuple[tuple[str, str], ...]
+    gain: float
+    examples: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
 class Merged:
     """The fact that ``one`` and ``other`` (by digest, in order) were merged over ``ancestor``."""
 
@@ -153,6 +175,8 @@ class Pool(FactSet):
     lost: frozenset[Lost] = frozenset()
     edits: frozenset[Edited] = frozenset()
     gradients: frozenset[Gradient] = frozenset()
+    wordings: frozenset[Wording] = frozenset()
+    probes: frozenset[Probe] = frozenset()
     drawn: int = 0
 
     @cached_property
@@ -181,7 +205,13 @@ _FACTS: Mapping[str, type[Any]] = {
     "merged": Merged,
     "refusals": Refusal,
 }
-_LATER_FACTS: Mapping[str, type[Any]] = {"lost": Lost, "edits": Edited, "gradients": Gradient}
+_LATER_FACTS: Mapping[str, type[Any]] = {
+    "lost": Lost,
+    "edits": Edited,
+    "gradients": Gradient,
+    "wordings": Wording,
+    "probes": Probe,
+}
 
 
 def _frozen(value: Any) -> Any:
