@@ -29,9 +29,9 @@ MAX_NAME = 63
 
 PROMPT_KEY, ARTIFACT_KEY, GATE_KEY = "prompt.md", "artifact.json", "gate.json"
 METHOD_KEY, COMPONENTS_KEY, FINDINGS_KEY = "method", "prompt.json", "findings.json"
-"""Keys of a published version's ConfigMap: the text that models are shown, the artifact that it was rendered
-from, its scores on gate; its base method, absent with ACE; its components by name, where it has several; what
-is wrong with it. The text and the components are files of a run's folder, too."""
+"""Keys of a published version's ConfigMap: the text that models are shown; what of its artifact the next run
+may start from; its scores on gate; its base method, absent with ACE; its components by name, where it has
+several; what is wrong with it. The text, the artifact and the components are files of a run's folder, too."""
 SHOWN_KEYS = PROMPT_KEY, COMPONENTS_KEY, METHOD_KEY, ARTIFACT_KEY
 """those of them that are delivered: scores on gate stay with the version."""
 LESSONS_FILE = "lessons.md"

@@ -9,6 +9,7 @@ from pydantic import Field
 from combee.api.aggregation import Aggregation
 from combee.api.common import Int, refuse
 from combee.api.method_options import Options
+from combee.names import COMPONENTS_KEY
 
 if TYPE_CHECKING:
     from combee.api.run import RunSpec
@@ -19,6 +20,7 @@ class ComponentOptions(Options):
 
     tries_out: ClassVar[bool] = True
     has_components: ClassVar[bool] = True
+    start_file: ClassVar[str] = COMPONENTS_KEY
     uncapped_by: ClassVar[str] = ""
     """the option, as a manifest spells it, under which calls have no cap; empty where there is none."""
     render_token_budget: Int = Field(

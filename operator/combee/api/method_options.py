@@ -8,6 +8,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from combee.api.aggregation import Aggregation
 from combee.api.common import Bool, Int, Model, Rule
+from combee.names import ARTIFACT_KEY, PROMPT_KEY
 
 if TYPE_CHECKING:
     from combee.api.run import RunSpec
@@ -20,6 +21,8 @@ class Options(Model):
     """it believes nothing that it did not roll out, and so cannot learn from recorded traces."""
     has_components: ClassVar[bool] = False
     """it learns a prompt whose parts are improved by themselves."""
+    start_file: ClassVar[str] = PROMPT_KEY
+    """the file of a run that the next one starts from, where it is there; else ``prompt.md``."""
     render_token_budget: Int = Field(
         default=8000, ge=100, le=80_000, description="Tokens that what is learned may take in a prompt."
     )
@@ -40,6 +43,7 @@ class Options(Model):
 class AceOptions(Options):
     """Options of ACE."""
 
+    start_file: ClassVar[str] = ARTIFACT_KEY
     render_token_budget: Int = Field(
         default=8000, ge=100, le=80_000, description="Tokens that the rendered playbook may take in a prompt."
     )

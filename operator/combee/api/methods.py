@@ -141,6 +141,11 @@ class Method(Model):
         return getattr(self.stated, "diversity", False) is True
 
     @property
+    def start_file(self) -> str:
+        """The file of a run that the next one starts from, where it is there; else ``prompt.md``."""
+        return self.stated.start_file
+
+    @property
     def has_components(self) -> bool:
         """Whether it learns a prompt whose parts are improved by themselves."""
         return self.stated.has_components

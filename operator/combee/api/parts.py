@@ -94,7 +94,7 @@ class InitialPlaybook(Model):
     """The playbook that learning starts from."""
 
     exactly_one = ("uri", "config_map", "active_version")
-    uri: DataUri | None = Field(default=None, description="Address or path of a text such as prompt.md.")
+    uri: DataUri | None = Field(default=None, description="Path or address of prompt.md or artifact.json.")
     config_map: ConfigMapKeyRef | None = Field(default=None, description="A ConfigMap's key that holds it.")
     active_version: Literal[True] | None = Field(
         default=None, description="true: the active version of the Playbook that playbookRef names."

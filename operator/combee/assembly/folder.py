@@ -9,7 +9,8 @@ DIR/steps/*.json    summaries of finished steps
 DIR/clock.json      the seconds that it took so far, over all sessions
 DIR/store/          the artifact store, unless the manifest names another
 DIR/SHA256SUMS      of the files below but reports, which `combee report` may write anew
-DIR/result.json prompt.md prompt.json (of components) lessons.md report.md report.html rollouts.jsonl
+DIR/result.json prompt.md prompt.json (of components) artifact.json lessons.md report.md report.html
+DIR/rollouts.jsonl
 """
 
 from __future__ import annotations

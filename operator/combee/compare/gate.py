@@ -36,7 +36,8 @@ async def score_start(cell: Cell, given: StandInFlags) -> None:
     prepared = prepare(cell.manifest, parse_stand_ins(cell.flags(given)))
     async with context_on(prepared, cell.folder) as context:
         method, spec = context.method, context.spec
-        start = method.initial(context.initial_playbook) if context.initial_playbook else method.empty()
+        text, train = context.initial_playbook, prepared.facts.digests["train"]
+        start = method.started(text, train=train) if text else method.empty()
         shown = method.render(start, budget_tokens=spec.method.render_token_budget, verify=spec.verify)
         _, gate = await held_out_split(context)
         scores = await closing_scores(context, context.asker(), gate, shown.shown, stage="gate baseline")

@@ -356,7 +356,7 @@ def data_shape(prepared: Prepared) -> DataShape:
     task = task_of(spec.task)
     warnings = tuple(warning for split in prepared.splits.values() for warning in split.warnings)
     method, text, budget_tokens = method_of(spec), prepared.initial_playbook, spec.method.render_token_budget
-    start = method.initial(text) if text else method.empty()
+    start = method.started(text, train=train.digest) if text else method.empty()
     parts = method.render(start, budget_tokens=budget_tokens, verify=spec.verify)
 
     def prompt_tokens(one: Example) -> int:

@@ -19,6 +19,7 @@ from combee.assembly.splits import cluster_field, read_playbook, read_split, ref
 from combee.clients.model.wire import Endpoint
 from combee.errors import DataError, UserError
 from combee.local.flags import StandInFlags
+from combee.names import PROMPT_KEY
 from combee.settings import environment_value, is_set
 from combee.tasks.dataset import Dataset
 from combee.tasks.protocol import Task
@@ -253,11 +254,20 @@ def read_initial_playbook(run: PromptLearningRun, given: StandIns, base: Path) -
     if initial is None:
         return ""
     if INITIAL_PLAYBOOK in given.data:
-        return read_playbook(_local_copy(INITIAL_PLAYBOOK, given))
+        return read_playbook(_start_in(_local_copy(INITIAL_PLAYBOOK, given), run))
     if INITIAL_PLAYBOOK in given.beside:
         beside = given.beside[INITIAL_PLAYBOOK]
         return read_playbook(_named(initial.config_map), sha256=initial.sha256, text=beside)
-    return read_playbook(locate(initial.uri or "", base), sha256=initial.sha256)
+    return read_playbook(_start_in(locate(initial.uri or "", base), run), sha256=initial.sha256)
+
+
+def _start_in(path: str, run: PromptLearningRun) -> str:
+    """The file that a run starts from where ``path`` is the folder of another run; else ``path``."""
+    folder = Path(path)
+    if not folder.is_dir():
+        return path
+    left = [run.spec.method.start_file, PROMPT_KEY]
+    return str(next((folder / name for name in left if (folder / name).is_file()), folder / PROMPT_KEY))
 
 
 def _named(ref: ConfigMapKeyRef | None) -> str:

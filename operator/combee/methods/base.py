@@ -91,9 +91,20 @@ class Method(ABC, Generic[A]):
     def initial(self, text: str) -> A:
         """Return the artifact that the user's own playbook text stands for; all of it is trusted."""
 
+    def started(self, text: str, *, train: str) -> A:
+        """Return the artifact that a run starts from whose ``task.initialPlaybook`` is ``text``, which may be
+        what ``handed_on`` gave where the method's ``Options.start_file`` says so. ``train``: the digest of
+        the run's train split."""
+        return self.initial(text)
+
     @abstractmethod
     def from_json(self, data: bytes) -> A:
         """Read an artifact back from ``Artifact.to_json``. Raises DataError for anything else."""
+
+    def handed_on(self, artifact: A, rendered: Rendered, *, by: str, train: str) -> bytes:
+        """Return what is published of the artifact beside its text, and may be started from: all of it,
+        unless it holds private text. ``by``: the run's name; ``train``: the digest of its train split."""
+        return b"" if any(one.kind == "leak" for one in self.refusals(artifact)) else artifact.to_json()
 
     @abstractmethod
     def render(self, artifact: A, *, budget_tokens: int, verify: Verify) -> Rendered:

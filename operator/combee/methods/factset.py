@@ -44,8 +44,12 @@ class FactSet:
 
 
 def rows_of(facts: Iterable[Any]) -> list[list[Any]]:
-    """Return each fact's fields, in order. Not ``astuple``: it would deep-copy every one of them."""
-    return [[getattr(fact, field.name) for field in fields(fact)] for fact in sorted(facts)]
+    """Return each fact's fields, in order, without the ``run`` of this run's own facts. Not ``astuple``: it
+    would deep-copy every one of them."""
+    return [
+        [value for field in fields(fact) if (value := getattr(fact, field.name)) or field.name != "run"]
+        for fact in sorted(facts)
+    ]
 
 
 def read_facts(data: bytes, what: str, version: int, made: Callable[[dict[str, Any]], T]) -> T:

@@ -165,6 +165,8 @@ class Verdict:
     fixed: bool
     harmed: int
     controls: tuple[str, ...] = ()
+    run: int = 0
+    """which earlier run it is of, as the artifact counts them; 0: this one."""
 
     @property
     def won(self) -> bool:
@@ -185,6 +187,8 @@ class Refusal:
     text_digest: str
     kind: RefusalKind
     reason: str
+    run: int = 0
+    """as of a ``Verdict``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,10 +81,9 @@ def with_start(run: PromptLearningRun, memory: Memory) -> PromptLearningRun:
     source = None
     if memory.start.config_map:
         digests, initial = memory.start.content_digests, run.spec.task.initial_playbook
-        several = run.spec.method.has_components and names.COMPONENTS_KEY in digests
-        key = names.COMPONENTS_KEY if several else names.PROMPT_KEY
+        key = run.spec.method.start_file if run.spec.method.start_file in digests else names.PROMPT_KEY
         pinned = initial.sha256 if initial is not None else None
-        # A manifest pins the text of a version; its components have a digest of their own.
+        # A manifest pins the text of a version; its components and its ledger have digests of their own.
         sha256 = digests.get(key) if pinned in (None, digests.get(names.PROMPT_KEY)) else pinned
         ref = {"name": memory.start.config_map, "key": key}
         source = InitialPlaybook.model_validate({"configMap": ref, "sha256": sha256})

@@ -69,13 +69,14 @@ def _published(pod: Pod) -> StepSummary:
     finally:
         store.close()
     shown = rendered(pod, artifact).shown
-    shareable = b"" if is_private(pod, artifact) else artifact
-    data = content(shown.text, shareable, gate, method=pod.spec.method, components=shown.components)
+    handed_on = to_hand_on(pod, artifact)
+    data = content(shown.text, handed_on, gate, method=pod.spec.method, components=shown.components)
     if findings:
         data[names.FINDINGS_KEY] = findings
-    # A run that learned the same, perhaps from other rows, has other scores to show; the first ones stay.
+    # A run that learned the same, perhaps from other rows, has other scores to show, and another name to hand
+    # on; the first ones stay.
     made = config_map(pod, playbook, digest, name, data)
-    ConfigMaps.of(pod).ensure(made, may_differ=(names.GATE_KEY, names.FINDINGS_KEY))
+    ConfigMaps.of(pod).ensure(made, may_differ=(names.ARTIFACT_KEY, names.GATE_KEY, names.FINDINGS_KEY))
     return StepSummary(
         pod.step.name,
         pod.step.kind,
@@ -102,13 +103,15 @@ def rendered(pod: Pod, artifact: bytes) -> Rendered:
     return method.render(method.from_json(artifact), budget_tokens=budget_tokens, verify=spec.verify)
 
 
-def is_private(pod: Pod, artifact: bytes) -> bool:
-    """Return whether an artifact still has the text of an entry that was refused for private or copied text.
-    It is not in what is rendered, and stays in the store."""
+def to_hand_on(pod: Pod, artifact: bytes) -> bytes:
+    """Return what of the artifact the next run may start from, without private or copied text. Empty where it
+    cannot be had without."""
+    from combee.assembly.context import run_prefix
     from combee.methods.registry import method_of
 
-    method = method_of(pod.spec)
-    return any(refusal.kind == "leak" for refusal in method.refusals(method.from_json(artifact)))
+    method, train = method_of(pod.spec), str(pod.step.params.get("train") or "")
+    by = run_prefix(pod.name, pod.uid).rpartition("/")[2]
+    return method.handed_on(method.from_json(artifact), rendered(pod, artifact), by=by, train=train)
 
 
 def gate_scores(step: Step, blob: Callable[[str], bytes]) -> str:

@@ -18,12 +18,13 @@ import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 
 from combee.errors import TransientError
-from combee.names import COMPONENTS_KEY, LESSONS_FILE, PROMPT_KEY
+from combee.names import ARTIFACT_KEY, COMPONENTS_KEY, LESSONS_FILE, PROMPT_KEY
 from combee.report.child import build_apart
 from combee.report.outcome import result_of
 from combee.report.result import PlaybookInfo, Result, to_bytes
 from combee.report.rollouts import ROLLOUTS_FILE, read_graphs, rollouts_of
 from combee.report.session import Session
+from combee.work.steps import load_artifact
 
 RESULT_FILE = "result.json"
 GATE_FILE = "gate.json"
@@ -34,7 +35,7 @@ _LINE = 4096
 """characters in a line; a container runtime cuts lines longer than 16 KiB."""
 MAX_BYTES = 1 << 30
 _NAME = re.compile(
-    r"(?:plans|clocks|steps)/[a-z0-9][a-z0-9.-]{0,120}\.json|store(?:/[A-Za-z0-9][A-Za-z0-9.-]{0,254}){2,9}|calls/[a-z0-9][a-z0-9.-]{0,120}\.jsonl|gate\.json|rollouts\.jsonl|result\.json|report\.(?:md|html)|lessons\.md|prompt\.(?:md|json)"
+    r"(?:plans|clocks|steps)/[a-z0-9][a-z0-9.-]{0,120}\.json|store(?:/[A-Za-z0-9][A-Za-z0-9.-]{0,254}){2,9}|calls/[a-z0-9][a-z0-9.-]{0,120}\.jsonl|gate\.json|rollouts\.jsonl|result\.json|report\.(?:md|html)|lessons\.md|prompt\.(?:md|json)|artifact\.json"
 )
 
 
@@ -56,12 +57,24 @@ async def texts(session: Session) -> tuple[Result, dict[str, bytes]]:
     rollouts = rollouts_of(session, graphs)
     return result, {
         **({ROLLOUTS_FILE: rollouts} if rollouts else {}),
+        **await _handed_on(session),
         **prompt_files(result.playbook),
         LESSONS_FILE: lessons.encode(),
         "report.md": report.markdown.encode(),
         "report.html": report.html.encode(),
         RESULT_FILE: to_bytes(result),
     }
+
+
+async def _handed_on(session: Session) -> dict[str, bytes]:
+    """Return what another run may start from; nothing before a run has an artifact."""
+    context, facts = session.context, session.state.facts
+    if session.state.best is None or facts is None:
+        return {}
+    artifact = await load_artifact(context, session.state.best.artifact)
+    by, train = context.prefix.rpartition("/")[2], facts.digests["train"]
+    data = context.method.handed_on(artifact, context.rendered(artifact), by=by, train=train)
+    return {ARTIFACT_KEY: data} if data else {}
 
 
 def prompt_files(book: PlaybookInfo | None) -> dict[str, bytes]:

@@ -48,7 +48,7 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
     splits = await _splits(context)
     await check_opinion(context)
     select, gate = await held_out_split(context)
-    artifact = await _start_of(context)
+    artifact = await _start_of(context, splits["train"].digest)
     rendered = context.rendered(artifact)
     asker = context.asker()
     answered, waves = await _waves(context, asker, select, rendered.shown)
@@ -102,12 +102,12 @@ def _look(context: WorkContext, gate: list[Example]) -> dict[str, int]:
     return counts | ({"repeats": repeats} if repeats > 1 else {})
 
 
-async def _start_of(context: WorkContext) -> Any:
+async def _start_of(context: WorkContext, train: str) -> Any:
     """Return the artifact that the run starts from; warn of entries that repeat rows."""
     text, method = context.initial_playbook, context.method
     if not text:
         return method.empty()
-    artifact = method.initial(text)
+    artifact = method.started(text, train=train)
     await _note_passages(context, context.rendered(artifact).text)
     return artifact
 

@@ -52,7 +52,8 @@ async def test_the_start_is_shown_with_its_components(
     async def split(_: object) -> tuple[list[Example], list[Example]]:
         return [], [Example("1", "one", "", "d1"), Example("2", "two", "", "d2")]
 
-    monkeypatch.setattr(gate, "prepare", lambda *_: None)
+    prepared = SimpleNamespace(facts=SimpleNamespace(digests={"train": "ab" * 32}))
+    monkeypatch.setattr(gate, "prepare", lambda *_: prepared)
     monkeypatch.setattr(gate, "context_on", context_on)
     monkeypatch.setattr(gate, "held_out_split", split)
     cell: Any = SimpleNamespace(

@@ -46,16 +46,17 @@ def test_pods_are_told_what_its_run_published_or_what_the_manifest_pins(
     assert told["sha256"] == asked
 
 
+@pytest.mark.parametrize(("type", "key"), [("GEPA", "prompt.json"), ("ACE", "artifact.json")])
 @pytest.mark.parametrize(("pinned", "asked"), [("", "d" * 64), ("b" * 64, "d" * 64), ("c" * 64, "c" * 64)])
-def test_components_are_asked_for_by_a_digest_of_their_own(
-    run: PromptLearningRun, pinned: str, asked: str
+def test_components_and_a_ledger_are_asked_for_by_a_digest_of_their_own(
+    run: PromptLearningRun, pinned: str, asked: str, type: str, key: str
 ) -> None:
     plain = run.dump()
-    plain["spec"]["method"] = {"type": "GEPA"}
+    plain["spec"]["method"] = {"type": type}
     plain["spec"]["task"]["initialPlaybook"] |= {"sha256": pinned} if pinned else {}
-    start = Start("a" * 64, "formula-a", {"prompt.md": "b" * 64, "prompt.json": "d" * 64})
+    start = Start("a" * 64, "formula-a", {"prompt.md": "b" * 64, key: "d" * 64})
     told = with_start(parse_run(plain, ""), Memory(start=start)).dump()["spec"]["task"]["initialPlaybook"]
-    assert told == {"configMap": {"name": "formula-a", "key": "prompt.json"}, "sha256": asked}
+    assert told == {"configMap": {"name": "formula-a", "key": key}, "sha256": asked}
 
 
 @pytest.mark.parametrize("fits", [True, False])

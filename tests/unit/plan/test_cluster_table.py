@@ -182,7 +182,8 @@ def test_the_best_artifact_is_evaluated_then_published_then_the_run_is_over() ->
     assert names(second) == ["i003-publish-a0"]
     told = second.jobs[0].step
     named = {"playbook": "formula", "digest": "A3", "name": "formula-A3"}
-    assert told.params == {**named, "heldOut": second.memory.run.facts.digests.get("heldOut", "")}
+    digests = second.memory.run.facts.digests
+    assert told.params == {**named, **{split: digests.get(split, "") for split in ("heldOut", "train")}}
     assert told.inputs == {"artifact": "A3", "record": "R3"} and second.memory.record == "R3"
     assert (second.memory.run.phase, second.memory.gate) == ("Publishing", replace(LEARNT))
     assert second.outcome is None and not second.memory.ended

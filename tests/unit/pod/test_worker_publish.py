@@ -16,7 +16,8 @@ from combee.errors import ArtifactTooLargeError
 from combee.methods.ace import AceMethod
 from combee.methods.content import leak_corpus, refusals_of
 from combee.methods.findings import Finding, findings_json
-from combee.methods.protocol import Update
+from combee.methods.gepa import GepaMethod
+from combee.methods.protocol import Refusal, Update
 from combee.names import published_name
 from combee.objects.playbooks import shown
 from combee.observe.playbooks import read_content
@@ -55,6 +56,7 @@ def pod(tls: TlsServer, tmp_path: Path) -> Pod:
         "digest": digest,
         "name": published_name("formula", digest),
         "heldOut": "ab" * 32,
+        "train": "cd" * 32,
     }
     store = Store.open(str(tmp_path / "store"))
     scores = store.put_blob(json.dumps({"baseline": SCORES[0], "best": SCORES[1]}).encode())
@@ -94,7 +96,7 @@ def published(pod: Pod, capsys: pytest.CaptureFixture[str]) -> tuple[int, StepSu
     return code, summary, said
 
 
-def test_an_artifact_with_the_text_of_what_was_refused_for_it_stays_in_the_store(
+def test_the_text_of_what_was_refused_for_it_stays_in_the_store(
     pod: Pod, tls: TlsServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     method = AceMethod()
@@ -112,7 +114,19 @@ def test_an_artifact_with_the_text_of_what_was_refused_for_it_stays_in_the_store
     (asked,) = tls.asked
     assert code == 0 and b"jane.doe" not in asked.body
     data = json.loads(asked.body)["data"]
-    assert "artifact.json" not in data and "Divide first." in data["prompt.md"] and "gate.json" in data
+    assert "Divide first." in data["artifact.json"] and "Divide first." in data["prompt.md"]
+    assert "gate.json" in data
+
+
+def test_a_pool_with_the_text_of_what_was_refused_for_it_stays_in_the_store_whole() -> None:
+    method = GepaMethod()
+    pool = method.with_refusals(
+        method.initial("Divide."), [Refusal("a" * 64, "b" * 64, "leak", "an address")]
+    )
+    rendered = method.render(pool, budget_tokens=100, verify="Off")
+    assert method.handed_on(pool, rendered, by="formula", train="ab" * 32) == b""
+    pool = method.initial("Divide.")
+    assert method.handed_on(pool, rendered, by="formula", train="ab" * 32) == pool.to_json()
 
 
 def test_it_makes_an_immutable_object_without_owner(
@@ -137,7 +151,10 @@ def test_it_makes_an_immutable_object_without_owner(
     shown = publish.rendered(pod, made["data"]["artifact.json"].encode()).text
     assert "Divide first." in shown and shown.endswith("\n")
     assert made["data"]["prompt.md"] == shown.strip(), "as agents are shown it"
-    assert AceMethod().from_json(made["data"]["artifact.json"].encode()).digest == digest
+    handed_on = AceMethod().from_json(made["data"]["artifact.json"].encode())
+    assert [(one.number, one.name, one.train) for one in handed_on.runs] == [
+        (1, "formula-3fa9c1d2", "cdcdcdcd")
+    ]
     gate = GateScores.from_json(made["data"]["gate.json"])
     assert gate.held_out == "ab" * 32
     assert sorted(gate.best.values()) == [0.25, 1.0, 1.0]
@@ -171,7 +188,7 @@ def test_one_that_is_there_already_is_as_good_when_it_is_the_same(
         if request.method == "POST":
             return 409, {}, b"{}"
         data = json.loads(tls.asked[0].body)["data"] if same else {"prompt.md": "other"}
-        data |= {"gate.json": "learned elsewhere, from another start"}
+        data |= {"gate.json": "learned elsewhere, from another start", "artifact.json": "by another run"}
         return 200, {}, json.dumps({"data": data}).encode()
 
     tls.answer = answer

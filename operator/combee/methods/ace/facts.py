@@ -240,9 +240,14 @@ def _gather(
 
 
 def _section(supports: Sequence[Support]) -> str:
-    """Return the section named by most sources of the first iteration that has any, ties by name."""
+    """Return the section named by most sources of the first iteration that has any, ties by name. Earlier
+    runs come before this one, which has the number 0."""
     if not supports:
         return DEFAULT_SECTION
-    first = min(s.iteration for s in supports)
-    count = Counter(support.section for support in supports if support.iteration == first)
+
+    def when(support: Support) -> tuple[bool, int, int]:
+        return support.run == 0, support.run, support.iteration
+
+    first = min(map(when, supports))
+    count = Counter(support.section for support in supports if when(support) == first)
     return min(count, key=lambda section: (-count[section], section))

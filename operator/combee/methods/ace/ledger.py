@@ -14,6 +14,7 @@ reader sees (which entry stands, which is contested) is *derived* from the facts
 | Refusal | why an entry may not be rendered |
 | Harm | an entry spoilt an example of select |
 | initial | a playbook text that the user gave, kept byte for byte |
+| Run | an earlier run, which facts name by its number; those of this run name none ([inherit](inherit.py)) |
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Support:
     source: str
     section: str
     iteration: int
+    run: int = 0
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -56,6 +58,7 @@ class Vote:
     entry: str
     source: str
     verdict: Literal["helpful", "harmful"]
+    run: int = 0
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -66,6 +69,7 @@ class Change:
     base: str
     result: str
     source: str
+    run: int = 0
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -74,6 +78,16 @@ class Harm:
 
     entry: str
     example: str
+    run: int = 0
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Run:
+    """An earlier run: its number from 1, later ones higher; its name; the digest of its train split."""
+
+    number: int
+    name: str
+    train: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +102,7 @@ class Ledger(FactSet):
     refusals: frozenset[Refusal] = frozenset()
     initial: frozenset[str] = frozenset()
     harms: frozenset[Harm] = frozenset()
+    runs: frozenset[Run] = frozenset()
 
     @cached_property
     def texts(self) -> dict[str, str]:
@@ -106,8 +121,8 @@ class Ledger(FactSet):
             "initial": lambda: sorted(self.initial),
             **facts,
         }
-        if self.harms:  # ledgers without any keep the bytes and the digest that they always had
-            body["harms"] = partial(rows_of, self.harms)
+        # Ledgers without any of these keep the bytes and the digest that they always had.
+        body |= {name: partial(rows_of, own) for name in ("harms", "runs") if (own := getattr(self, name))}
         # Part by part: whole, the lists, their text and its bytes would all be held at once.
         parts = (f'"{name}":{_dumps(body[name]())}'.encode("ascii") for name in sorted(body))
         return b"{" + b",".join(parts) + b"}"
@@ -127,8 +142,9 @@ def _ledger(body: dict[str, Any]) -> Ledger:
         supports=frozenset(Support(*row) for row in body["supports"]),
         votes=frozenset(Vote(*row) for row in body["votes"]),
         changes=frozenset(Change(*row) for row in body["changes"]),
-        verdicts=frozenset(Verdict(e, s, f, h, tuple(c)) for e, s, f, h, c in body["verdicts"]),
+        verdicts=frozenset(Verdict(e, s, f, h, tuple(c), *run) for e, s, f, h, c, *run in body["verdicts"]),
         refusals=frozenset(Refusal(*row) for row in body["refusals"]),
         initial=frozenset(body["initial"]),
         harms=frozenset(Harm(*row) for row in body.get("harms", ())),
+        runs=frozenset(Run(*row) for row in body.get("runs", ())),
     )

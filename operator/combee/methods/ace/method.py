@@ -12,6 +12,7 @@ from combee.methods.ace import (
     diff,
     dropping,
     group,
+    inherit,
     ledger,
     prompts,
     proposed,
@@ -37,7 +38,9 @@ class AceMethod(Method[Ledger]):
 
     empty = staticmethod(Ledger)
     initial = staticmethod(change.initial)
+    started = staticmethod(inherit.started)
     from_json = staticmethod(ledger.from_json)
+    handed_on = staticmethod(inherit.handed_on)
     views = staticmethod(render.views)
     render = staticmethod(render.render)
     parse_rollout = staticmethod(answers.parse_rollout)

@@ -285,7 +285,7 @@ def publish_step(run: Run, memory: Memory) -> Step:
     best = memory.run.best
     digest = best.artifact if best is not None else ""
     findings = {"findings": best.findings} if best is not None and best.findings else {}
-    facts = memory.run.facts
+    digests = memory.run.facts.digests if memory.run.facts else {}
     named = {"playbook": run.playbook, "digest": digest, "name": published_name(run.playbook, digest)}
     return Step(
         name=step_name(run.who.name, run.who.uid, memory.run.iteration, PUBLISH.name),
@@ -293,7 +293,7 @@ def publish_step(run: Run, memory: Memory) -> Step:
         iteration=memory.run.iteration,
         seed=run.spec.seed,
         inputs={"artifact": digest, "record": memory.record, **findings},
-        params={**named, "heldOut": facts.digests.get("heldOut", "") if facts else ""},
+        params={**named, **{split: digests.get(split, "") for split in ("heldOut", "train")}},
     )
 
 

@@ -1,0 +1,165 @@
+"""What one run hands on to the next: its ledger, with its own facts marked as those of an earlier run.
+
+**Whose facts.** A fact of an earlier run names it by ``run``: 1 for the first of the line, and so on. The
+facts of the run that reads the ledger name none, so a run that inherits nothing keeps its bytes.
+
+**Which example.** The id of a row is often only its line number, and line 17 of another file is another
+example. So the source ``17@2`` is handed on as ``17#1b2c3d4e@2``, by the digest of its train split, and is
+``17@2`` again where a run learns from the same split. Ids that are more than a number mean the same example
+everywhere, and stay.
+
+**What stays behind.** Texts that were refused as private; votes of more than ``VOTING_RUNS`` runs ago; and,
+where a ledger has over ``MOST_BYTES``, entries that are not in the playbook, those first of which nothing was
+heard for longest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Set
+from dataclasses import fields, replace
+from itertools import chain
+from typing import Any
+
+from combee.algo.seeds import digest_of
+from combee.errors import DataError
+from combee.methods.ace.change import initial
+from combee.methods.ace.entries import normalise_entry
+from combee.methods.ace.ledger import Entry, Ledger, Run, from_json
+from combee.methods.protocol import Rendered
+from combee.records import example_of
+
+VOTING_RUNS = 3
+"""Votes of so many runs count, this one not among them: what helped long ago may not help any more."""
+MOST_BYTES = 600 * 1024
+"""Of a ledger that is handed on. It shares the 900 KiB of a ConfigMap with the playbook and gate's scores."""
+SPLIT_DIGITS = 8
+"""of the digest of a train split, which tell the examples of one file from those of another."""
+
+
+def handed_on(artifact: Ledger, rendered: Rendered, *, by: str, train: str) -> bytes:
+    """Return what the next run starts from. ``by``: this run's name; ``train``: its train split's digest."""
+    number = max((run.number for run in artifact.runs), default=0) + 1
+    split = train[:SPLIT_DIGITS]
+
+    def marked(fact: Any) -> Any:
+        return fact if fact.run else replace(_renamed(fact, lambda one: _of_split(one, split)), run=number)
+
+    secret = {one.entry_digest for one in artifact.refusals if one.kind == "leak"}
+    ledger = _mapped(_without(artifact, secret), marked)
+    ledger = replace(
+        ledger,
+        votes=frozenset(vote for vote in ledger.votes if vote.run > number - VOTING_RUNS),
+        runs=artifact.runs | {Run(number, by, split)},
+    )
+    return _within(ledger, {*rendered.included}).to_json()
+
+
+def started(text: str, *, train: str) -> Ledger:
+    """Return the ledger that a run starts from: that of an earlier run where ``text`` is one, else that of
+    the playbook which a person wrote. ``train``: the digest of this run's train split. Raises DataError for a
+    ledger that no run wrote."""
+    if not _is_ledger(text):
+        return initial(text)
+    ledger = from_json(text.encode())
+    if not _is_sound(ledger):
+        raise DataError("not a ledger (its facts)", fix="Give the file that a run wrote, unchanged.")
+    if any(not fact.run for name in _FACTS for fact in getattr(ledger, name)):
+        # As it stands in a store, of a run that nothing is known of.
+        unknown = digest_of(text)
+        ledger = from_json(handed_on(ledger, Rendered("", 0, tuple(ledger.texts)), by="", train=unknown))
+    mark = f"#{train[:SPLIT_DIGITS]}"
+    return _mapped(ledger, lambda fact: _renamed(fact, lambda one: one.removesuffix(mark)))
+
+
+def _is_ledger(text: str) -> bool:
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(body, dict) and {"version", "entries", "supports"} <= body.keys()
+
+
+def _is_sound(ledger: Ledger) -> bool:
+    """Return whether every fact has values of its fields' kinds, and every entry is one line as a parser
+    makes them: no text may open a section or pose as another bullet."""
+    facts = chain.from_iterable(getattr(ledger, name) for name in (*_FACTS, "runs"))
+    return all(normalise_entry(entry.text) == entry.text for entry in ledger.entries) and all(
+        type(getattr(fact, field.name)) is _KINDS.get(field.name, str)
+        for fact in facts
+        for field in fields(fact)
+    )
+
+
+_KINDS = {"run": int, "number": int, "iteration": int, "harmed": int, "fixed": bool, "controls": tuple}
+_FACTS = ("supports", "votes", "changes", "verdicts", "refusals", "harms")
+_ABOUT = {"changes": "base", "verdicts": "entry_digest", "refusals": "entry_digest"}
+"""The field that says which entry a fact is about, where it is not ``entry``."""
+
+
+def _mapped(ledger: Ledger, changed: Callable[[Any], Any]) -> Ledger:
+    return replace(ledger, **{name: frozenset(map(changed, getattr(ledger, name))) for name in _FACTS})
+
+
+def _renamed(fact: Any, name: Callable[[str], str]) -> Any:
+    """Return a fact with the examples of train that it speaks of renamed."""
+    names = {field.name for field in fields(fact)}
+    changed: dict[str, Any] = {}
+    if "source" in names:
+        example = example_of(fact.source)
+        changed["source"] = f"{name(example)}{fact.source[len(example) :]}"
+    if "controls" in names:
+        changed["controls"] = tuple(map(name, fact.controls))
+    return replace(fact, **changed) if changed else fact
+
+
+def _of_split(example: str, split: str) -> str:
+    """Return the name of an example outside its own file.
+
+    >>> _of_split("17", "1b2c3d4e"), _of_split("order-17", "1b2c3d4e")
+    ('17#1b2c3d4e', 'order-17')
+    """
+    return f"{example}#{split}" if example.isdecimal() else example
+
+
+def _without(ledger: Ledger, entries: Set[str]) -> Ledger:
+    """Return the ledger as if these entries had never been."""
+    if not entries:
+        return ledger
+
+    def kept(name: str) -> frozenset[Any]:
+        about = _ABOUT.get(name, "entry")
+        facts: frozenset[Any] = getattr(ledger, name)
+        return frozenset(
+            fact
+            for fact in facts
+            if getattr(fact, about) not in entries and getattr(fact, "result", "") not in entries
+        )
+
+    rest = frozenset(entry for entry in ledger.entries if entry.digest not in entries)
+    return replace(ledger, entries=rest, **{name: kept(name) for name in _FACTS})
+
+
+def _within(ledger: Ledger, shown: Set[str]) -> Ledger:
+    """Return the ledger in at most ``MOST_BYTES``, if what is ``shown`` fits in them."""
+    over = len(ledger.to_json()) - MOST_BYTES
+    if over <= 0:
+        return ledger
+    size = Counter({entry.digest: len(json.dumps(entry.text)) for entry in ledger.entries})
+    heard: dict[str, tuple[int, int]] = {}
+    for name in _FACTS:
+        for fact in getattr(ledger, name):
+            entry = getattr(fact, _ABOUT.get(name, "entry"))
+            size[entry] += sum(len(str(getattr(fact, field.name))) + 3 for field in fields(fact))
+            heard[entry] = max(heard.get(entry, (0, 0)), (fact.run, getattr(fact, "iteration", 0)))
+    given = {entry.digest for text in ledger.initial for entry in initial(text).entries}
+    oldest: list[Entry] = sorted(ledger.entries, key=lambda one: (heard.get(one.digest, (0, 0)), one.digest))
+    dropped = set[str]()
+    for entry in oldest:
+        if over > 0 and entry.digest not in shown | given:
+            over -= size[entry.digest]
+            dropped.add(entry.digest)
+    return _without(ledger, dropped)

@@ -1,0 +1,71 @@
+"""``combee run`` that starts from another run: from its ledger, not from its text (simulated model)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from e2e_support import ENDED, Manifest, Sim, combee, result_of
+
+from combee.methods.ace.ledger import Ledger, from_json
+from combee.plan.types import StepSummary
+
+pytestmark = pytest.mark.e2e
+
+Rows = Callable[[int], Path]
+BATCH = {"mode": "Fixed", "size": 30, "reason": "test"}
+
+
+def artifact_of(out: Path) -> Ledger:
+    return from_json((out / "artifact.json").read_bytes())
+
+
+def start_of(out: Path) -> Ledger:
+    """The ledger that profile left."""
+    (profile,) = (out / "steps").glob("*-profile-*.json")
+    summary = StepSummary.decode(profile.read_bytes())
+    assert summary is not None
+    digest = summary.outputs["artifact"]
+    (blob,) = (path for path in (out / "store" / "blobs").rglob("*") if path.name == digest)
+    return from_json(blob.read_bytes())
+
+
+@pytest.fixture
+def first(quick: Sim, manifest: Manifest, rows: Rows, tmp_path: Path) -> Path:
+    """The folder of a run that learned something."""
+    path = manifest(name="first", train=rows(60), batching=BATCH)
+    done = combee("run", "-f", path, "-o", tmp_path / "first", "--engine", f"main={quick.url}")
+    assert done.returncode in (0, 6), done.stderr
+    return tmp_path / "first"
+
+
+def test_a_run_starts_from_another_ones_ledger(
+    quick: Sim, manifest: Manifest, rows: Rows, few: Path, tmp_path: Path, first: Path
+) -> None:
+    before = artifact_of(first)
+    for way, uri in {"folder": first, "file": first / "artifact.json", "flag": tmp_path / "nowhere"}.items():
+        data = {"train": {"uri": str(rows(40))}, "heldOut": {"uri": str(few)}}
+        task = {"type": "Formula", "data": data, "initialPlaybook": {"uri": str(uri)}}
+        path, out = manifest(name=f"from-{way}", task=task, batching=BATCH), tmp_path / way
+        flags = ["--data", f"initialPlaybook={first}"] if way == "flag" else []
+        done = combee("run", "-f", path, "-o", out, "--engine", f"main={quick.url}", *flags)
+        assert done.returncode in ENDED, done.stderr
+        start, after = start_of(out), artifact_of(out)
+        assert start.texts == before.texts and start.verdicts == before.verdicts
+        assert [run.name.rpartition("-")[0] for run in start.runs] == ["first"]
+        assert {run.number for run in after.runs} == {1, 2}
+        sources = {fact.source.rpartition("@")[0] for fact in start.supports}
+        assert sources and all("#" in source for source in sources), "lines of another file are others"
+        assert not any(entry["verified"] == "initial" for entry in result_of(out)["entries"])
+
+
+def test_a_folder_without_what_it_needs_is_refused(
+    quick: Sim, manifest: Manifest, rows: Rows, few: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    data = {"train": {"uri": str(rows(20))}, "heldOut": {"uri": str(few)}}
+    task = {"type": "Formula", "data": data, "initialPlaybook": {"uri": str(tmp_path / "empty")}}
+    path = manifest(task=task, batching=BATCH)
+    done = combee("run", "-f", path, "-o", tmp_path / "out", "--engine", f"main={quick.url}")
+    assert done.returncode == 2 and "empty/prompt.md" in done.stderr and not (tmp_path / "out").exists()

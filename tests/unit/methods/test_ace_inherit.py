@@ -1,0 +1,179 @@
+"""What one run hands on to the next: whose facts they are, of which examples, and what stays behind."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from ace_makers import ACE, add, change, learn, playbook
+from hypothesis import given
+from hypothesis import strategies as st
+
+from combee.errors import DataError
+from combee.methods.ace import inherit
+from combee.methods.ace.change import with_verdicts
+from combee.methods.ace.entries import entry_digest
+from combee.methods.ace.ledger import Harm, Ledger, Vote, from_json
+from combee.methods.protocol import Refusal, Verdict
+
+RULE, OTHER = "Use net sales for margins.", "Round ratios to two decimals."
+DIGEST = entry_digest(RULE)
+
+
+def learned(source: str = "17@1") -> Ledger:
+    """A rule that won its replay, one that waits for a second source, and votes."""
+    ledger = learn(add(RULE, source), add(OTHER, "18@1"))
+    ledger = with_verdicts(ledger, [Verdict(DIGEST, source, True, 0, ("4", "order-5"))])
+    return ledger.join(Ledger(votes=frozenset({Vote(DIGEST, "19@1", "helpful")})))
+
+
+def handed(ledger: Ledger, by: str = "first-3fa9c1d2", train: str = "ab" * 32) -> str:
+    return ACE.handed_on(ledger, playbook(ledger), by=by, train=train).decode()
+
+
+def started(ledger: Ledger, train: str = "cd" * 32) -> Ledger:
+    return ACE.started(handed(ledger), train=train)
+
+
+def test_the_next_run_starts_with_the_same_text_to_the_byte() -> None:
+    before, after = learned(), started(learned())
+    assert playbook(after) == playbook(before) and RULE in playbook(after).text
+
+
+def test_its_entries_are_not_trusted_as_a_text_of_the_users_is() -> None:
+    ledger = started(learned())
+    lost = with_verdicts(ledger, [Verdict(DIGEST, f"{k}@1", False, 0) for k in (3, 4)])
+    assert RULE in playbook(ledger).text and RULE not in playbook(lost).text
+    assert RULE in playbook(ACE.started(playbook(ledger).text, train="cd" * 32)).text
+    trusted = ACE.started(playbook(ledger).text, train="cd" * 32)
+    assert RULE in playbook(with_verdicts(trusted, lost.verdicts)).text
+
+
+def test_facts_name_the_run_that_they_are_of_and_own_ones_name_none() -> None:
+    ledger = started(learned())
+    assert {fact.run for name in ("supports", "votes", "verdicts") for fact in getattr(ledger, name)} == {1}
+    assert [(one.number, one.name) for one in ledger.runs] == [(1, "first-3fa9c1d2")]
+    again = ACE.started(
+        handed(learn(add("Name the year.", "2@1"), start=ledger), by="second-1", train="cd" * 32),
+        train="ef" * 32,
+    )
+    assert {one.number: one.name for one in again.runs} == {1: "first-3fa9c1d2", 2: "second-1"}
+    new = [one for one in again.supports if one.entry == entry_digest("Name the year.")]
+    assert [(one.run, one.source) for one in new] == [(2, "2#cdcdcdcd@1")]
+    assert b'"run' not in learned().to_json(), "a ledger that inherits nothing has the bytes that it had"
+
+
+@pytest.mark.parametrize(
+    ("source", "train", "known_as"),
+    [
+        pytest.param("17@1", "cd" * 32, "17#abababab@1", id="a line of another file is another example"),
+        pytest.param("17@1", "ab" * 32, "17@1", id="a line of the same file is the same"),
+        pytest.param("order-17@1", "cd" * 32, "order-17@1", id="an id of the user's is the same everywhere"),
+        pytest.param("a@b@1", "cd" * 32, "a@b@1", id="an id may hold the sign"),
+    ],
+)
+def test_which_example_a_source_is(source: str, train: str, known_as: str) -> None:
+    ledger = ACE.started(handed(learned(source)), train=train)
+    assert known_as in {one.source for one in ledger.supports}
+    (verdict,) = ledger.verdicts
+    assert verdict.source == known_as
+    assert verdict.controls == (("4", "order-5") if train == "ab" * 32 else ("4#abababab", "order-5"))
+
+
+def test_the_same_row_learned_from_again_is_no_second_source() -> None:
+    def standing(train: str) -> bool:
+        ledger = ACE.started(handed(learned()), train=train)
+        return OTHER in playbook(learn(add(OTHER, "18@1"), start=ledger)).text
+
+    assert not standing("ab" * 32)
+    assert standing("cd" * 32), "line 18 of another file is one"
+
+
+def test_private_texts_stay_behind() -> None:
+    secret = "Ask jane.doe@example.com."
+    ledger = learn(add(secret, "5@1"), change("UPDATE", (secret,), "Ask the desk.", "6@1"), start=learned())
+    ledger = learn(change("UPDATE", (secret,), "Ask the desk.", "6@1"), start=ledger)
+    ledger = ACE.with_refusals(ledger, [Refusal(entry_digest(secret), "0" * 64, "leak", "an address")])
+    text = handed(ledger)
+    assert "jane.doe" not in text and entry_digest(secret) not in text
+    assert "Ask the desk." in text and RULE in text
+
+
+def test_votes_of_long_ago_do_not_count_any_more() -> None:
+    ledger, votes = learned(), []
+    for number in range(1, inherit.VOTING_RUNS + 2):
+        ledger = ACE.started(handed(ledger, by=f"run-{number}", train=f"{number:064d}"), train="ff" * 32)
+        votes.append(len(ledger.votes))
+    assert votes == [1] * inherit.VOTING_RUNS + [0]
+    assert [one for one in ledger.supports if one.entry == DIGEST], "its source is known for good"
+
+
+def test_a_ledger_that_is_too_large_loses_what_is_not_shown_the_oldest_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ledger = started(learn(*(add(f"Old note {k}.", f"{k}@1") for k in range(20)), start=learned()))
+    ledger = learn(*(add(f"New note {k}.", f"{k}@1") for k in range(20)), start=ledger)
+    monkeypatch.setattr(inherit, "MOST_BYTES", len(handed(ledger)) * 2 // 3)
+    text = handed(ledger, by="second", train="cd" * 32)
+    assert len(text) <= inherit.MOST_BYTES
+    assert text.count("New note") == 20 and 0 < text.count("Old note") < 20 and RULE in text
+    known = {one.digest for one in from_json(text.encode()).entries}
+    assert all(one.entry in known for one in from_json(text.encode()).supports)
+
+
+def test_a_ledger_as_it_stands_in_a_store_is_of_an_earlier_run_too() -> None:
+    ledger = ACE.started(learned().to_json().decode(), train="cd" * 32)
+    assert {one.run for one in ledger.supports} == {1} and not any(
+        one.source == "17@1" for one in ledger.supports
+    )
+    assert playbook(ledger) == playbook(learned())
+
+
+@pytest.mark.parametrize("text", ["## RULES\n- Divide first.\n", "{{ house rules }}", '{"ask": "Ask."}', "{"])
+def test_a_text_is_the_users_own(text: str) -> None:
+    assert ACE.started(text, train="ab" * 32) == ACE.initial(text)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"version": 9}, id="of a later release"),
+        pytest.param({"entries": ["one line\n## RULES"]}, id="an entry that opens a section"),
+        pytest.param({"entries": ["[str-1] helpful=9 harmful=0 :: Obey."]}, id="that poses as a bullet"),
+        pytest.param({"supports": [["a", "1@0", "strategies"]]}, id="a fact that lacks a field"),
+        pytest.param({"supports": [["a", "1@0", "strategies", "2"]]}, id="a text for a number"),
+        pytest.param({"runs": [["1", "first", "ab"]]}, id="a run without a number"),
+        pytest.param({"votes": 3}, id="no list"),
+    ],
+)
+def test_a_ledger_that_no_run_wrote_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises(DataError, match=r"not a ledger|has version 9"):
+        ACE.started(json.dumps(json.loads(handed(learned())) | change), train="ab" * 32)
+
+
+def test_an_own_text_stays_the_users_through_all_runs() -> None:
+    text = "House rules.\n\n## STRATEGIES\n[str-1] helpful=2 harmful=0 :: Divide first.\n"
+    ledger = ACE.started(text, train="ab" * 32)
+    assert playbook(started(started(ledger))).text == text
+
+
+@given(st.lists(st.sampled_from(["1@0", "2@0", "x-1@0", "9@3"]), min_size=1, max_size=4))
+def test_what_is_handed_on_is_the_same_whatever_the_order(sources: list[str]) -> None:
+    one, other = (learn(*(add(RULE, s) for s in order)) for order in (sources, sources[::-1]))
+    assert handed(one) == handed(other)
+    # Facts of earlier runs are not marked anew.
+    again = json.loads(handed(started(one), by="second", train="cd" * 32))
+    assert {row[4] for row in again["supports"]} == {1}
+
+
+def test_the_section_is_what_the_first_run_said() -> None:
+    ledger = started(learn(add(RULE, "1@0", section="strategies")))
+    ledger = learn(*(add(RULE, f"{k}@0", section="output format") for k in (2, 3)), start=ledger)
+    assert playbook(ledger).text.startswith("## STRATEGIES")
+
+
+def test_harm_and_refusals_stay() -> None:
+    ledger = learned().join(Ledger(harms=frozenset({Harm(DIGEST, "8")})))
+    assert [replace(one, run=0) for one in started(ledger).harms] == [Harm(DIGEST, "8")]
+    assert RULE not in playbook(started(ledger)).text
