@@ -102,6 +102,58 @@ def test_a_file_that_comes_out_otherwise_ends_the_run() -> None:
     assert (end.outcome, end.memory.error) == (Outcome("Failed", "artifact comes out otherwise"), "Store")
 
 
+def test_two_damaged_files_of_settled_steps_are_made_again_one_after_the_other() -> None:
+    """The later one cannot be made before the earlier one is there."""
+    earlier, later = step("finish", 1), step("finish", 2)
+    broken = done("evaluate", 3, summary=met("evaluate", later, 3))
+    got = ask(OVER, broken)
+    jobs = [broken, done("finish", 2, attempt=1, summary=met("finish", earlier, 2))]
+    got = ask(got.memory, *jobs)
+    assert names(got) == ["i001-finish-a1"] and got.memory.mending == earlier
+    jobs.append(done("finish", 1, attempt=1))
+    got = ask(got.memory, *jobs)
+    assert names(got) == ["i003-evaluate-a1"] and got.memory.mending == ""
+    jobs.append(done("evaluate", 3, attempt=1, summary=met("evaluate", later, 3)))
+    got = ask(got.memory, *jobs)
+    (again,) = got.jobs
+    assert (again.step.name, again.attempt, got.memory.mended) == (later, 3, 3)
+    jobs.append(done("finish", 2, attempt=3))
+    got = ask(got.memory, *jobs)
+    assert names(got) == ["i003-evaluate-a2"]
+    assert ask(got.memory, *jobs, done("evaluate", 3, attempt=2)).memory.gate is not None
+
+
+def test_a_store_that_damages_one_file_again_and_again_ends_the_run_with_its_name() -> None:
+    known, jobs = OVER, list[JobSeen]()
+    for attempt in range(MAX_MENDED + 1):
+        jobs.append(done("evaluate", 3, attempt, summary=met("evaluate", step("profile"), 3)))
+        got = ask(known, *jobs)
+        known = got.memory
+        if got.outcome is None:
+            jobs.append(done("profile", attempt=got.jobs[0].attempt))
+            known = ask(known, *jobs).memory
+    assert got.outcome == Outcome("Failed", "blobs/ab/abc: the file is missing")
+    assert known.mended == MAX_MENDED
+
+
+LIMITED = {"wallClockSeconds": 600}
+
+
+@pytest.mark.parametrize("kind", ["evaluate", "publish"])
+def test_time_that_is_up_ends_a_run_that_is_mended_as_any_other_unless_it_is_only_published(
+    kind: str,
+) -> None:
+    learned = Outcome("Learned", "held-out gate rose")
+    state = replace(STOPPED, phase="Publishing", outcome=learned) if kind == "publish" else STOPPED
+    known = memory(state, notes=NOTES, baseline="A0", mending=step("finish", 2), active_seconds=700.0)
+    got = decide_cluster(run_of(budget=LIMITED), known, seen())
+    if kind == "publish":
+        assert names(got) == ["i002-finish-a0"] and got.outcome is None
+    else:
+        assert got.outcome == Outcome("BudgetExhausted", "the budget of 600 wallClockSeconds is spent")
+        assert (got.memory.mending, got.jobs) == ("", ())
+
+
 def test_an_event_names_the_file() -> None:
     before, after = RunStatus(), RunStatus(state={"mended": 1, "damaged": FILE})
     (event,) = happenings(before, after)

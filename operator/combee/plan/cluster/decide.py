@@ -113,7 +113,7 @@ def decide_cluster(run: Run, memory: Memory, seen: Seen) -> ClusterPlan:
     memory = met_damage(run.who, run.spec.seed, upkeep.memory, seen, upkeep.summaries)
     if memory != upkeep.memory:  # of the attempts before, nothing is read any more
         upkeep = look_after(memory, seen)
-    memory, unmended = mended(upkeep.memory, upkeep.summaries)
+    memory, unmended = mended(run.spec, upkeep.memory, upkeep.summaries, seen.now)
     if (failed := upkeep.failed or unmended) is not None:
         return _ended(run, memory, failed, seen, finished)
     if (again := step_again(run.who, run.spec.seed, memory, memory.mending)) is not None:

@@ -10,8 +10,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from combee.api.run import RunSpec
 from combee.errors import DamagedError
 from combee.names import step_name
+from combee.plan.cluster.engines import deadline
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import Seen
 from combee.plan.decide import Identity
@@ -30,7 +32,7 @@ def met_damage(who: Identity, seed: int, memory: Memory, seen: Seen, summaries: 
     is unchanged where no step met one, or where the one that wrote it is not to be done again."""
     met = next((one for one in summaries.values() if one.error == DamagedError.code), None)
     writer = "" if met is None else met.outputs.get(WRITER, "")
-    if met is None or memory.mended >= MAX_MENDED or met.step == memory.mending:
+    if met is None or memory.mended >= MAX_MENDED:
         return memory
     current = {step_name(who.name, who.uid, memory.run.iteration, kind.name) for kind in ITERATION}
     if writer not in current and step_again(who, seed, memory, writer) is None:
@@ -67,11 +69,13 @@ def step_again(who: Identity, seed: int, memory: Memory, name: str) -> Step | No
     return Step(name, kind, iteration, seed, inputs=inputs)
 
 
-def mended(memory: Memory, summaries: Summaries) -> tuple[Memory, Outcome | None]:
-    """Return the memory once the file is made again, and why the run ends where it cannot be."""
+def mended(spec: RunSpec, memory: Memory, summaries: Summaries, now: float) -> tuple[Memory, Outcome | None]:
+    """Return the memory once the file is made again, and why the run ends where it cannot be, or the time is
+    up meanwhile: what is only to be published has all the time."""
     summary = summaries.get(memory.mending)
     if summary is None:
-        return memory, None
+        learning = memory.mending and memory.run.outcome is None
+        return memory, deadline(spec, memory, now).passed if learning else None
     if summary.error:
         return replace(memory, error=summary.error), Outcome("Failed", summary.message)
     return replace(memory, mending=""), None
