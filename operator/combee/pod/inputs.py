@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 
 from combee.clients.store.store import RESTORE, Store
-from combee.errors import BudgetExhaustedError, BugError, DamagedError
+from combee.errors import BudgetExhaustedError, DamagedError
 from combee.plan.types import IterationPlan, Step, StepSummary
 from combee.steps import KINDS
 from combee.work.context import WorkContext, read_receipt, receipt_path
@@ -39,8 +39,7 @@ async def read_inputs(
     is the end of a budget, the other shards' are waited for: what they spent is charged, too.
 
     Returns None when they are not all there after ``wait_seconds``: the pod yields its place. Where that is
-    None, they must be there; raises BugError that says which are not. Raises DamagedError for one that is
-    there and cannot be read.
+    None, their steps are done. Raises DamagedError for one that is then missing, or cannot be read.
     """
     missing, receipts = wanted(step, plan), list[StepSummary]()
     since = context.clock()
@@ -58,13 +57,12 @@ async def read_inputs(
         pause = min(LONGEST_PAUSE_SECONDS, max(FIRST_PAUSE_SECONDS, PAUSE_SHARE * (now - since)))
         await sleep(min(pause, until - now))
     # Of the last round: what is there only since may be whole.
-    if damaged := [key for key, receipt in new.items() if receipt is None]:
-        where = f"{context.store.uri}/{receipt_path(context, *damaged[0])}"
-        raise DamagedError("the receipt of a finished step is damaged", where=where, fix=RESTORE)
-    if wait_seconds is not None:
+    damaged = [key for key, receipt in new.items() if receipt is None]
+    if not damaged and wait_seconds is not None:
         return None
-    names = ", ".join(f"{name} shard {shard}" for name, shard in missing[:5])
-    raise BugError(f"no receipt of {names}", where=step.name)
+    what = "damaged" if damaged else "missing"
+    where = f"{context.store.uri}/{receipt_path(context, *(damaged or missing)[0])}"
+    raise DamagedError(f"the receipt of a finished step is {what}", where=where, fix=RESTORE)
 
 
 def _ends(receipt: StepSummary, waited: Collection[str]) -> bool:

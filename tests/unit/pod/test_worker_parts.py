@@ -138,7 +138,7 @@ def test_what_a_step_reads() -> None:
 
 async def read(tmp_path: Path, wait: float | None, *manifests: tuple[StepSummary, int]):
     clock = Clock()
-    context = SimpleNamespace(store=Store.open(str(tmp_path)), prefix="runs/run", clock=clock)
+    context = SimpleNamespace(store=Store.open(str(tmp_path)), prefix="runs/run", clock=clock, before=None)
     for summary, shard in manifests:
         await write_receipt(context, summary, shard)  # type: ignore[arg-type]
     found = await read_inputs(context, FINISH, PLAN, wait_seconds=wait, sleep=clock.sleep)  # type: ignore[arg-type]
@@ -179,7 +179,9 @@ async def test_what_a_map_spent_is_charged_though_no_finish_adds_it_up(tmp_path:
     inputs = {"artifact": "x", "map": map_, **({"reduce": reduce} if kind == "finish" else {})}
     step = Step(reduce if kind == "reduce" else finish, kind, 0, 1, inputs=inputs)
     data = SimpleNamespace(train=AsyncMock())
-    context = SimpleNamespace(store=Store.open(str(tmp_path)), prefix="runs/run", clock=Clock(), data=data)
+    context = SimpleNamespace(
+        store=Store.open(str(tmp_path)), prefix="runs/run", clock=Clock(), data=data, before=None
+    )
     for shard, error in enumerate(("", "BudgetExhausted")):
         await write_receipt(context, replace(spent(shard, error)[0], step=map_), shard)  # type: ignore[arg-type]
     pod = SimpleNamespace(step=step, plan=PLAN, shard=0)
@@ -213,22 +215,26 @@ async def test_a_damaged_input_is_named_and_not_waited_for_again_and_again(
 
 async def test_a_receipt_that_comes_after_the_last_look_is_not_damaged(tmp_path: Path) -> None:
     clock, store = Clock(), Store.open(str(tmp_path))
-    context = SimpleNamespace(store=store, prefix="runs/run", clock=clock)
+    context = SimpleNamespace(store=store, prefix="runs/run", clock=clock, before=None)
 
     async def listed(folder: str) -> list[str]:
         """List, and have the other pod write once the last look is over."""
         found = await store.alist(folder)
         if clock.now >= 60 and folder.endswith("/r"):
             for summary, shard in ((StepSummary("m", "map"), 0), (StepSummary("r", "reduce"), 0)):
-                await write_receipt(SimpleNamespace(store=store, prefix="runs/run"), summary, shard)  # type: ignore[arg-type]
+                await write_receipt(
+                    SimpleNamespace(store=store, prefix="runs/run", before=None), summary, shard
+                )  # type: ignore[arg-type]
         return found
 
     context.store = SimpleNamespace(uri="", alist=listed, aget=store.aget)
     assert await read_inputs(context, FINISH, PLAN, wait_seconds=60, sleep=clock.sleep) is None  # type: ignore[arg-type]
 
 
-async def test_inputs_that_must_be_there_and_are_not_are_a_bug(tmp_path: Path) -> None:
-    with pytest.raises(BugError, match=r"no receipt of m shard 1, r shard 0"):
+async def test_an_input_that_must_be_there_and_is_gone_is_damaged(tmp_path: Path) -> None:
+    with pytest.raises(
+        DamagedError, match=r"m/00001\.manifest\.json: the receipt of a finished step is missing"
+    ):
         await read(tmp_path, None, (StepSummary("m", "map"), 0))
 
 
