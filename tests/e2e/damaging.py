@@ -114,13 +114,16 @@ def goes_on(run: Killed, refused: str, wanted: tuple[object, ...]) -> None:
     assert ends_as(run, Path(shlex.split(folder[1])[0]), wanted) == "identical"
 
 
-def survives(run: Killed, out: Path, other: Path, draw: random.Random, wanted: tuple[object, ...]) -> str:
-    """Damage a file of a run's folder, and go on with it. Returns what was done and how it ended."""
-    how, path = damaged(out, other, draw)
+def survives(
+    run: Killed, out: Path, other: Path, draw: random.Random, wanted: tuple[object, ...], files: int = 1
+) -> str:
+    """Damage files of a run's folder, and go on with it. Returns what was done and how it ended."""
+    done = [damaged(out, other, draw) for _ in range(files)]
     began = time.monotonic()
     end = ends_as(run, out, wanted)
     if end.startswith("refused"):
         goes_on(run, end, wanted)
-    print(f"{how} {path.relative_to(out)}: {end} ({time.monotonic() - began:.1f} s)")
+    said = ", ".join(f"{how} {path.relative_to(out)}" for how, path in done)
+    print(f"{said}: {end} ({time.monotonic() - began:.1f} s)")
     subprocess.run(["rm", "-rf", out, *out.parent.glob(f"{out.name}-*")], check=True)
     return end.partition(":")[0]

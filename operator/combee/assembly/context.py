@@ -15,7 +15,6 @@ from combee.clients.model.adaptive import AdaptiveLimit
 from combee.clients.model.batcher import Batcher
 from combee.clients.model.chat import ChatClient, ConnectionPool, Endpoint
 from combee.clients.model.limits import RunLimits
-from combee.clients.model.memo import Memo
 from combee.clients.model.race import Hedger
 from combee.clients.model.ready import Gate
 from combee.methods.registry import method_of
@@ -95,7 +94,7 @@ def open_models(
 ) -> Models:
     """Return a client for each role. ``wait_seconds``: how long the first call waits for an endpoint that
     does not answer yet; None: endpoints are not checked before the first call."""
-    pool, memo = ConnectionPool(looking=True), Memo(accounts.store)
+    pool = ConnectionPool(looking=True)
     limits = share.limits(workers)
     hedger = Hedger(workers.hedge_budget)
     gates: dict[Endpoint, Gate] = {}
@@ -106,7 +105,7 @@ def open_models(
         client = ChatClient(
             endpoint,
             role,
-            memo,
+            accounts.memo,
             limits,
             pool=pool,
             deadline_seconds=workers.call_deadline_seconds,

@@ -74,7 +74,7 @@ async def rescored(prepared: Prepared, record: Record, folder: Path, listener: L
     guard = BudgetGuard(Limits(), lambda: 0.0)
     meter = Meter(prepared.run.name, prepared.run.spec, prepared.facts, listener, guard)
     try:
-        async with contexts(prepared, record.who, store, meter, guard) as context:
+        async with contexts(prepared, record.who, store, meter) as context:
             examples, split = await _rows(context)
             asker = context.asker()
             scores = list[dict[str, float]]()

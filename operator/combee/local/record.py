@@ -12,9 +12,8 @@ from combee.api.digests import manifest_digest
 from combee.assembly.decided import read_clocks, read_plans
 from combee.assembly.folder import read_clock
 from combee.assembly.identity import RunIdentity, holds
-from combee.clients.store.store import RESTORE, Store
+from combee.clients.store.store import Store
 from combee.errors import DamagedError, DataError, HeldOutMovedError, UserError
-from combee.jsonread import read_json
 from combee.local.session import Prepared
 from combee.names import LESSONS_FILE
 from combee.plan.decide import Identity
@@ -22,7 +21,7 @@ from combee.plan.types import Clocks, IterationPlan, StepSummary
 from combee.report.bundle import RESULT_FILE
 from combee.report.result import Result, read_result
 from combee.steps import kind_of
-from combee.work.context import decoded_receipt, served_path
+from combee.work.context import decoded_receipt
 from combee.work.noted import LostCall, all_notes
 
 _GOES_ON = ("Stopped", "Failed")
@@ -71,17 +70,6 @@ class Record:
             with suppress(DamagedError):
                 graphs += [await self.store.aget_blob(digest)] if digest else []
         return all_notes(graphs).lost
-
-    async def context_tokens(self, prefix: str, role: str) -> int | None:
-        """Return the length of a model's context, which a cluster's pods note and obey."""
-        path = served_path(prefix, role)
-        data = await self.store.aget(path)
-        try:
-            tokens = read_json(data).get("contextTokens") if data else None
-            return int(tokens) if tokens else None
-        except (ValueError, AttributeError, TypeError):
-            where = f"{self.store.uri}/{path}"
-            raise DamagedError("what the server said is damaged", where=where, fix=RESTORE) from None
 
 
 def read_record(folder: Path, store_uri: str, prepared: Prepared) -> Record:

@@ -18,7 +18,7 @@ from typing import Any
 
 from combee.algo.budget import Limits
 from combee.assembly.guard import BudgetGuard
-from combee.clients.store.recorded import Recorded
+from combee.clients.model.recorded import Recorded
 from combee.clients.store.store import Store
 from combee.local.executor import LocalExecutor
 from combee.local.meter import Meter, Silent
@@ -33,11 +33,14 @@ from combee.report.outcome import result_of
 from combee.report.rollouts import read_graphs
 from combee.report.session import Session
 from combee.steps import kind_of
-from combee.work.context import OBSERVED, decoded_receipt, read_receipt, receipt_path
+from combee.work.context import OBSERVED, context_tokens, decoded_receipt, read_receipt, receipt_path
+from combee.work.noted import errors_of
 from combee.work.private import kept_anew
 
 _COMPARED = ("outcome", "reason", "held_out", "test", "playbook", "entries", "variants", "refusals")
 """Fields of the result that follow from answers and decisions alone."""
+FILES = "files"
+"""What stands for the texts in the folder where a difference names its step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class Difference:
     """A value that came out otherwise than it was recorded."""
 
     step: str
-    """the step, ``plan of iteration 3`` or ``result``."""
+    """the step, ``plan of iteration 3``, ``result`` or ``files``."""
     field: str
     recorded: str
     now: str
@@ -155,7 +158,7 @@ class _Replay(LocalExecutor):
     """The executor on a record."""
 
     record: Record
-    backend: Recorded
+    memo: Recorded
     kept: _RecordFolder
 
     async def _do(self, step: Step) -> None:
@@ -169,9 +172,7 @@ class _Replay(LocalExecutor):
             return
         paths = [receipt_path(self.context, step.name, shard) for shard in range(step.shards)]
         lost = await self.record.lost(paths)
-        self.backend.lost, self.kept.lossy = {}, bool(lost)
-        for call in lost:
-            self.backend.lost.setdefault(call.key, []).append(call.error)
+        self.memo.lost, self.kept.lossy = errors_of(lost), bool(lost)
         before = len(self.kept.replayed.differences)
         await LocalExecutor._do(self, step)
         done = self.summaries[step.name]
@@ -213,15 +214,14 @@ async def replay(prepared: Prepared, record: Record, onto: Path | None = None) -
     """
     replayed = Replayed(prepared.run.name)
     with tempfile.TemporaryDirectory(prefix="combee-replay-") as folder:
-        backend = Recorded(onto or Path(folder), record.store)
-        store = Store(backend, folder)
+        memo, store = Recorded(record.store), Store.open(str(onto or folder))
         # The budget was held when the calls were made; what is left of it now decides nothing.
         guard = BudgetGuard(Limits(), lambda: 0.0)
         meter = Meter(prepared.run.name, prepared.run.spec, prepared.facts, Silent(), guard)
         try:
-            async with contexts(prepared, record.who, store, meter, guard) as context:
+            async with contexts(prepared, record.who, store, meter, memo) as context:
                 for role, client in context.clients.items():
-                    client.recorded_context_tokens = await record.context_tokens(context.prefix, role)
+                    client.recorded_context_tokens = await context_tokens(record.store, context.prefix, role)
                 kept = _RecordFolder(record, replayed)
                 executor = _Replay(
                     context,
@@ -231,14 +231,14 @@ async def replay(prepared: Prepared, record: Record, onto: Path | None = None) -
                     guard,
                     given=prepared.plans,
                     record=record,
-                    backend=backend,
+                    memo=memo,
                     kept=kept,
                 )
                 outcome = await _until_the_end(executor, record, replayed)
                 if not any(one.step.startswith(record.who.name) for one in replayed.differences):
                     await _compare_result(executor, record, prepared, outcome)
         finally:
-            replayed.answers, replayed.taken = backend.answers, frozenset(backend.taken)
+            replayed.answers, replayed.taken = memo.answers, frozenset(memo.taken)
             store.close()
             await asyncio.to_thread(record.store.close)
     return replayed
@@ -287,7 +287,7 @@ async def _compare_result(
     executor.kept.differ("result", *fields)
     files = {**prompt_files(result.playbook), LESSONS_FILE: lessons_markdown(result).encode()}
     executor.kept.differ(
-        "files", *({name: _text(data) for name, data in one.items()} for one in (record.files, files))
+        FILES, *({name: _text(data) for name, data in one.items()} for one in (record.files, files))
     )
 
 

@@ -296,7 +296,7 @@ async def _work(
         listener.note(warning)
     tickers = [asyncio.create_task(meter.tick()), asyncio.create_task(clock.beat())]
     try:
-        async with contexts(prepared, who, store, meter, guard) as context:
+        async with contexts(prepared, who, store, meter) as context:
             executor = LocalExecutor(context, who, folder, meter, guard, given=prepared.plans)
             outcome = await _until_outcome(executor)
         context.cache.clear()
@@ -323,11 +323,12 @@ async def _work(
 
 @asynccontextmanager
 async def contexts(
-    prepared: Prepared, who: Identity, store: Store, meter: Meter, guard: BudgetGuard
+    prepared: Prepared, who: Identity, store: Store, meter: Meter, memo: Memo | None = None
 ) -> AsyncIterator[WorkContext]:
-    """The context of a session; its models and what rolls out are open meanwhile."""
+    """The context of a session, its models and runner open. ``memo``: the store's own if none is given."""
     spec, data, start = prepared.run.spec, _HeldData(prepared.splits), prepared.initial_playbook
-    accounts = Accounts(store, run_prefix(who.name, who.uid), meter.on_call, guard, meter)
+    prefix, memo = run_prefix(who.name, who.uid), memo or Memo(store)
+    accounts = Accounts(store, prefix, meter.on_call, meter.guard, meter, memo)
     models = open_models(spec.workers, with_agent(spec, prepared.endpoints), accounts)
     meter.limits = models.limits
     if prepared.recorded:
@@ -393,7 +394,7 @@ async def context_on(prepared: Prepared, out: Path) -> AsyncIterator[WorkContext
     guard = BudgetGuard.of(prepared.run.spec, lambda: 0.0)
     meter = Meter(prepared.run.name, prepared.run.spec, prepared.facts, Silent(), guard)
     try:
-        async with contexts(prepared, who, store, meter, guard) as context:
+        async with contexts(prepared, who, store, meter) as context:
             yield context
     finally:
         store.close()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from contextlib import suppress
 
+from combee.clients.model.recorded import Recorded
 from combee.clients.store.store import RESTORE, Store
-from combee.errors import DamagedError, StoreError
+from combee.errors import CombeeError, DamagedError, StoreError
 from combee.plan.types import DAMAGED_FILE, WRITER, Step, StepSummary
-from combee.work.context import OBSERVED, WorkContext, decoded_receipt, encoded_receipt, receipt_path
+from combee.work.context import decoded_receipt
+from combee.work.noted import decode_notes, errors_of
 
 RECEIPT = ".manifest.json"
 
@@ -40,24 +41,17 @@ def is_to_be_mended(done: StepSummary, step: Step) -> bool:
     return bool(digest) and (digest in done.outputs.values() or done.error == DamagedError.code)
 
 
-async def made_again(
-    context: WorkContext, before: StepSummary, shard: int, work: Callable[[], Awaitable[StepSummary]]
-) -> StepSummary:
-    """Do a shard again, and return what it left before with the files that are there now. Raises StoreError
-    where anything else comes out: the memo lacks a call, say."""
-    path = receipt_path(context, before.step, shard)
-    await asyncio.to_thread(context.store.delete, path)
-    made = await work()
-    if before.error or made.error:
-        return made
-    compared = before.outputs.keys() - OBSERVED
-    if other := sorted(name for name in compared if made.outputs.get(name) != before.outputs[name]):
-        await asyncio.to_thread(context.store.delete, path)
-        raise StoreError(
-            f"a file of {before.step} is damaged and cannot be made again: {other[0]} comes out otherwise",
-            where=f"{context.store.uri}/{path}",
-            fix=RESTORE,
-        )
-    whole = replace(before, outputs={**before.outputs, **made.outputs})
-    await context.store.aput(path, encoded_receipt(whole, path))
-    return whole
+async def answers_before(store: Store, before: StepSummary) -> Recorded:
+    """Return the memo of a shard that is done again: the calls that it lost are lost again, as far as its
+    call graph is whole."""
+    memo, digest = Recorded(store), before.outputs.get("calls")
+    with suppress(DamagedError):
+        memo.lost = errors_of(decode_notes(await store.aget_blob(digest)).lost) if digest else {}
+    return memo
+
+
+def not_made_again(store: Store, file: str, error: CombeeError) -> StoreError:
+    """Return the error of a damaged file that is not made again because of another."""
+    why = f"{error.where}: {error.what}" if error.where else error.what
+    what = f"the file is damaged, and it cannot be made again ({why})"
+    return StoreError(what, where=f"{store.uri}/{file}", fix=RESTORE)

@@ -19,7 +19,7 @@ from combee.assembly.context import keep_libraries_quiet, open_models, run_prefi
 from combee.assembly.decided import clocks_file, read_clocks, read_plans
 from combee.assembly.endpoints import role_endpoints
 from combee.assembly.guard import BudgetGuard
-from combee.clients.model.memo import MEMO
+from combee.clients.model.memo import MEMO, Memo
 from combee.clients.model.wire import Endpoint
 from combee.clients.store.store import DIGEST, Store, blob_path
 from combee.errors import UserError
@@ -67,7 +67,7 @@ async def _files(pod: Pod, log: PodLog) -> dict[str, bytes]:
     memory = Memory.from_status(pod.step.params.get("state"))
     store = open_store(pod.settings, pod.settings.store)
     guard, prefix = BudgetGuard.of(pod.spec, lambda: 0.0), run_prefix(pod.name, pod.uid)
-    accounts = Accounts(store, prefix, lambda record: None, guard, LogProgress(log))
+    accounts = Accounts(store, prefix, lambda record: None, guard, LogProgress(log), Memo(store))
     models = open_models(pod.spec.workers, {}, accounts)
     # The task is asked nothing here: reading a result does not run its task's code.
     context = work_context(pod.spec, accounts, models, PodData(pod), task=TracesTask())

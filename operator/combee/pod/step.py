@@ -28,6 +28,7 @@ from combee.assembly.crash import bug_text
 from combee.assembly.endpoints import role_endpoints
 from combee.assembly.guard import BudgetGuard
 from combee.assembly.splits import refuse_overlap, refuse_too_small
+from combee.clients.model.memo import Memo
 from combee.clients.model.wire import CallRecord, Endpoint, OnCall
 from combee.clients.store.store import Store
 from combee.errors import (
@@ -40,9 +41,9 @@ from combee.errors import (
 from combee.names import rollout_token, step_name
 from combee.objects.rollout_layout import PORT
 from combee.plan.state import limits_of
-from combee.plan.types import StepSummary
+from combee.plan.types import DAMAGED_FILE, StepSummary
 from combee.pod.budget import gpus_by, kept_by, shared_limits, spent_before, with_budget, with_shards
-from combee.pod.damage import is_to_be_mended, made_again, mends, written_by
+from combee.pod.damage import answers_before, is_to_be_mended, mends, not_made_again, written_by
 from combee.pod.data import PodData, initial_playbook
 from combee.pod.environment import Pod, open_store, secret_key
 from combee.pod.inputs import others_done, read_inputs
@@ -53,7 +54,7 @@ from combee.steps import KINDS, PROFILE
 from combee.tasks.protocol import Task
 from combee.tasks.registry import task_of
 from combee.tasks.traces import TracesTask
-from combee.work.context import Accounts, Runner, WorkContext, read_receipt, write_receipt
+from combee.work.context import Accounts, Runner, WorkContext, context_tokens, read_receipt, write_receipt
 from combee.work.steps import help_map, run_shard
 
 if TYPE_CHECKING:
@@ -88,8 +89,8 @@ class _Worker:
     """why its models or its task cannot be used, which is known before it can be written anywhere."""
     guard: BudgetGuard = field(default_factory=lambda: BudgetGuard(Limits(), lambda: 0.0))
     """what it spends; set once it can spend anything."""
-    again: bool = False
-    """whether it does its shard again, of which a file is damaged."""
+    before: StepSummary | None = None
+    """what its shard left already."""
     inputs: list[StepSummary] = field(default_factory=list)
     """what the earlier steps left, once it is there."""
 
@@ -100,28 +101,30 @@ class _Worker:
         try:
             async with self._context(store) as (context, self.guard):
                 self.log.say("INFO", "at work", startedSeconds=round(time.monotonic() - self.log.begun, 3))
-                done = await read_receipt(context, pod.step.name, pod.shard)
+                done = self.before
                 if done is None or is_to_be_mended(done, pod.step):
-                    done = await self._result(context, done)
+                    done = await self._result(replace(context, before=done))
                 self.tell(done)
                 self.log.say("INFO", "the result is kept")
                 if pod.shard == 0:
                     await note_servers(context)
-                if KINDS[pod.step.kind].sharded and not done.error:
+                if KINDS[pod.step.kind].sharded and not done.error and not self.again:
                     await self._help(context)
         finally:
             store.close()
         return DONE
 
-    async def _result(self, context: WorkContext, before: StepSummary | None = None) -> StepSummary:
-        """Return the shard's summary. A permanent error is a result, and is written as one. ``before``: what
-        it left, of which a file is damaged."""
+    @property
+    def again(self) -> bool:
+        """Whether it makes again what its shard left, of which a file is damaged. Then nobody is asked."""
+        before = self.before
+        return before is not None and not before.error and is_to_be_mended(before, self.pod.step)
+
+    async def _result(self, context: WorkContext) -> StepSummary:
+        """Return the shard's summary. A permanent error is a result, and is written as one."""
         pod = self.pod
-        self.again = before is not None and not before.error
         try:
-            if before is None:
-                return await self._worked(context)
-            return await made_again(context, before, pod.shard, lambda: self._worked(context))
+            return await self._worked(context)
         except DamagedError as error:
             left = await written_by(context.store, context.prefix, error)
             level = "WARNING" if left else "ERROR"
@@ -132,6 +135,8 @@ class _Worker:
         except CombeeError as error:
             if not permanent(error):
                 raise
+            if self.again:
+                error = not_made_again(context.store, str(pod.step.params[DAMAGED_FILE]), error)
             self.log.say("ERROR", str(error), error=error.code)
             failed = self.summary(error.code, str(error))
         try:
@@ -145,6 +150,8 @@ class _Worker:
         began = time.monotonic()
         if self.refusal is not None:
             raise self.refusal
+        for role, client in context.clients.items() if self.again else ():
+            client.recorded_context_tokens = await context_tokens(context.store, context.prefix, role)
         if plan is not None and KINDS[step.kind].waits_for:
             read = await self._inputs(context)
             if read is None:
@@ -207,7 +214,7 @@ class _Worker:
         pod, guard = self.pod, self.guard
         guard.gpus = gpus_by(pod.spec, pod.step) / max(1, pod.step.shards)
         spent = spent_before(pod.spec, pod.step.params, self.inputs)
-        # What was answered before is charged already, and is not asked again.
+        # What the memo answers is charged already.
         limits = Limits() if self.again else limits_of(with_budget(pod.spec, pod.step.params))
         guard.limits = shared_limits(limits, spent, pod.step.shards, pod.shard)
         guard.elapsed_seconds = lambda: spent.wall_clock_seconds + time.monotonic() - began
@@ -242,7 +249,11 @@ class _Worker:
         guard = BudgetGuard.of(pod.spec, lambda: 0.0)
         waits = float(pod.step.params.get("engineWaitSeconds") or READY_SECONDS)
         prefix = run_prefix(pod.name, pod.uid)
-        accounts = Accounts(store, prefix, self._noticing(guard), guard, LogProgress(self.log))
+        progress = LogProgress(self.log)
+        accounts = Accounts(store, prefix, self._noticing(guard), guard, progress, Memo(store))
+        self.before = await read_receipt(accounts, pod.step.name, pod.shard)
+        if self.again and self.before is not None:
+            accounts = replace(accounts, memo=await answers_before(store, self.before))
         task: Task = TracesTask()
         endpoints: Mapping[str, Endpoint] = {}
         rolling: AbstractAsyncContextManager[Runner | None] = nullcontext()

@@ -7,17 +7,18 @@ import hashlib
 import io
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from combee.algo.energy import Reading
 from combee.algo.membership import split_select_gate
 from combee.api.run import RunSpec
 from combee.clients.model.chat import ChatClient
+from combee.clients.model.memo import Memo
 from combee.clients.model.wire import Budget, OnCall
 from combee.clients.store.store import RESTORE, Store
-from combee.errors import DamagedError
-from combee.jsonread import MALFORMED
+from combee.errors import DamagedError, StoreError
+from combee.jsonread import MALFORMED, read_json
 from combee.methods.base import Method
 from combee.methods.protocol import Rendered
 from combee.plan.types import IterationPlan, Scorer, StepSummary
@@ -89,6 +90,8 @@ class Accounts:
     on_call: OnCall
     budget: Budget
     progress: Progress
+    memo: Memo
+    """what remembers the answers: the store's, or that of a run that is done again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,8 @@ class WorkContext:
     """what makes rollouts; None where a rollout is one call of the task model."""
     energy: Callable[[], Awaitable[Reading]] | None = None
     """what reads the GPUs' counters; None where the run names none. It raises UnreadableError."""
+    before: StepSummary | None = None
+    """what the shard left, where it is done again because a file of it is damaged; None for any other."""
     cache: dict[str, Any] = field(default_factory=dict)
     """values that are costly to derive and the same for every step of this process."""
 
@@ -143,7 +148,7 @@ async def held_out_split(context: WorkContext) -> tuple[list[Example], list[Exam
     return [by_id[example_id] for example_id in select], [by_id[example_id] for example_id in gate]
 
 
-def receipt_path(context: WorkContext, step: str, shard: int = 0) -> str:
+def receipt_path(context: WorkContext | Accounts, step: str, shard: int = 0) -> str:
     """Return the path of a shard's receipt, which is the last thing it writes."""
     return f"{context.prefix}/steps/{step}/{shard:05d}.manifest.json"
 
@@ -153,11 +158,28 @@ def served_path(prefix: str, role: str) -> str:
     return f"{prefix}/models/{role}.json"
 
 
-async def read_receipt(context: WorkContext, step: str, shard: int = 0) -> StepSummary | None:
+async def read_receipt(context: WorkContext | Accounts, step: str, shard: int = 0) -> StepSummary | None:
     """Return a shard's receipt, or None when the shard is not finished. A damaged one counts as missing."""
     path = receipt_path(context, step, shard)
     data = await context.store.aget(path)
     return None if data is None else decoded_receipt(data, path)
+
+
+async def done_before(context: WorkContext, step: str, shard: int) -> StepSummary | None:
+    """Return the receipt of a shard that need not be done: None, too, where it is done again."""
+    return None if context.before is not None else await read_receipt(context, step, shard)
+
+
+async def context_tokens(store: Store, prefix: str, role: str) -> int | None:
+    """Return the length of a model's context, which a cluster's pods note and obey."""
+    path = served_path(prefix, role)
+    data = await store.aget(path)
+    try:
+        tokens = read_json(data).get("contextTokens") if data else None
+        return int(tokens) if tokens else None
+    except (ValueError, AttributeError, TypeError):
+        where = f"{store.uri}/{path}"
+        raise DamagedError("what the server said is damaged", where=where, fix=RESTORE) from None
 
 
 OBSERVED = frozenset({"calls", "record"})
@@ -201,8 +223,12 @@ def _place(path: str) -> list[str]:
 
 async def write_receipt(context: WorkContext, summary: StepSummary, shard: int = 0) -> StepSummary:
     """Write a shard's receipt and return the one that counts: the first that was written, unless it is
-    damaged."""
+    damaged, or its step is done again. Raises StoreError where anything else than before came out."""
     path = receipt_path(context, summary.step, shard)
+    if context.before is not None:
+        summary = _as_before(context.before, summary)
+        await context.store.aput(path, encoded_receipt(summary, path))
+        return summary
     data = encoded_receipt(summary, path)
     if await context.store.aput_new(path, data):
         return summary
@@ -210,6 +236,16 @@ async def write_receipt(context: WorkContext, summary: StepSummary, shard: int =
     if written is None:
         await context.store.aput(path, data)
     return written or summary
+
+
+def _as_before(before: StepSummary, made: StepSummary) -> StepSummary:
+    """Return what a step left before with the files that are there now. What it asked is charged already."""
+    if before.error or made.error:
+        return made
+    compared = before.outputs.keys() - OBSERVED
+    if other := sorted(name for name in compared if made.outputs.get(name) != before.outputs[name]):
+        raise StoreError(f"{other[0]} of {before.step} comes out otherwise")
+    return replace(before, outputs={**before.outputs, **made.outputs})
 
 
 async def require_receipts(context: WorkContext, step: str, shards: int) -> list[StepSummary]:

@@ -15,7 +15,7 @@ from combee.methods.protocol import Rendered
 from combee.plan.types import IterationPlan, Step, StepSummary
 from combee.records import Example
 from combee.work.asker import Asker
-from combee.work.context import WorkContext, line_of, put_lines, read_receipt, write_receipt
+from combee.work.context import WorkContext, done_before, line_of, put_lines, read_receipt, write_receipt
 from combee.work.learn import Learning
 from combee.work.leaves import leaves_of
 from combee.work.pieces import Claims, pieces
@@ -116,7 +116,7 @@ async def run_map(
 ) -> StepSummary:
     """Do one shard unless it is done. ``shown``: the iteration's texts. TransientError if most are lost,
     unless ``all_may_be_lost``: then the receipt says what they used."""
-    receipt = await read_receipt(context, step.name, shard)
+    receipt = await done_before(context, step.name, shard)
     batch_members = await members(context, plan)
     positions = dealt(batch_members, plan)[shard]
     if receipt is not None:

@@ -124,6 +124,14 @@ class Notes:
         return "".join(json.dumps(line) + "\n" for line in lines).encode()
 
 
+def errors_of(lost: Iterable[LostCall]) -> dict[str, list[CombeeError]]:
+    """Return the errors of lost calls by key, in the order in which they were met."""
+    errors: dict[str, list[CombeeError]] = {}
+    for call in lost:
+        errors.setdefault(call.key, []).append(call.error)
+    return errors
+
+
 def is_note(line: bytes) -> bool:
     """Return whether a line of a call graph is a note."""
     return line.startswith(_MARK)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from combee.api.sampling import DEFAULT, Sampling
-from combee.clients.model.memo import Memo
 from combee.clients.model.proxy import ModelProxy, Visit
 from combee.clients.model.wire import Answered, CallRecord, Completion, Endpoint, canonical_digest
 from combee.errors import BugError, CombeeError, RolloutError
@@ -49,11 +48,9 @@ class ProgramRunner(ABC):
     accounts: Accounts
     at_once: int = 0
     """the most rollouts of this process at once; 0 means as many as the whole run may have."""
-    memo: Memo = field(init=False)
     slots: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
-        self.memo = Memo(self.accounts.store)
         self.slots = asyncio.Semaphore(self.at_once or self.concurrency)
 
     @property
@@ -108,7 +105,9 @@ class ProgramRunner(ABC):
         rollout = Rollout(example, shown, ordinal, reflected, self.sampling.warmed(least_temperature))
         key = await self._digest(rollout)
         try:
-            answered = await self.memo.once(key, lambda: self._charged(rollout, visits), slot=self.slots)
+            answered = await self.accounts.memo.once(
+                key, lambda: self._charged(rollout, visits), slot=self.slots
+            )
         except CombeeError as error:
             used = error.used if isinstance(error.used, Completion) else None
             if visits:

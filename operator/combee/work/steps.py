@@ -11,7 +11,7 @@ from combee.errors import BugError
 from combee.methods.protocol import Rendered
 from combee.plan.types import IterationPlan, Step, StepSummary, add_usage
 from combee.steps import DIAGNOSE, EVALUATE, FINISH, KINDS, MAP, PROFILE, REDUCE
-from combee.work.context import WorkContext, read_receipt, total
+from combee.work.context import WorkContext, done_before, total
 from combee.work.diagnose import run_diagnose
 from combee.work.energy import metered
 from combee.work.evaluate import run_evaluate
@@ -88,7 +88,7 @@ async def _work(
 
 async def _done(work: _Work) -> StepSummary:
     """Return the shard's summary: the receipt that it left, or the one made now."""
-    receipt = await read_receipt(work.context, work.step.name, work.shard)
+    receipt = await done_before(work.context, work.step.name, work.shard)
     return (
         receipt
         if receipt is not None

@@ -124,7 +124,7 @@ def bench(
         sampling=Sampling(),
         executor=executor,
         proxy=proxy,
-        accounts=Accounts(store, "runs/r-1", guard.settle, guard, progress),
+        accounts=Accounts(store, "runs/r-1", guard.settle, guard, progress, Memo(store)),
     )
     return Bench(runner, executor, Asker({}, {}), guard, progress)
 

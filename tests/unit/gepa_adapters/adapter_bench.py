@@ -106,7 +106,7 @@ async def driven(
             endpoint=client.endpoint,
             sampling=Sampling(),
             proxy=proxy,
-            accounts=Accounts(store, "runs/r-1", guard.settle, guard, notes),
+            accounts=Accounts(store, "runs/r-1", guard.settle, guard, notes, Memo(store)),
         )
         try:
             return await work(Bench(runner, Asker({}, {}), guard, notes))

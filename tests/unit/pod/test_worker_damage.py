@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from combee.clients.store.store import Store
-from combee.errors import DamagedError, StoreError
+from combee.clients.store.store import Store, blob_path
+from combee.errors import DamagedError, StoreError, TransientError, UserError
 from combee.plan.types import Step, StepSummary
-from combee.pod.damage import is_to_be_mended, made_again, written_by
-from combee.work.context import decoded_receipt, encoded_receipt
+from combee.pod.damage import answers_before, is_to_be_mended, not_made_again, written_by
+from combee.work.context import decoded_receipt, done_before, encoded_receipt, write_receipt
+from combee.work.noted import LostCall, Notes
 
 STEP = "run-3fa9c1d2-i000-map-a0"
 PATH = f"runs/run-3fa9c1d2/steps/{STEP}/00001.manifest.json"
@@ -30,15 +31,12 @@ def store(tmp_path: Path) -> Store:
     return made
 
 
-def again(store: Store, **outputs: str) -> StepSummary:
+def again(store: Store, before: StepSummary = BEFORE, **outputs: str) -> StepSummary:
     """The shard done again, with other outputs where told."""
-
-    async def work() -> StepSummary:
-        assert store.get(PATH) is None, "its receipt would be taken for its work"
-        return replace(BEFORE, outputs={**BEFORE.outputs, **outputs}, counts={"rollouts": 9})
-
-    context: Any = SimpleNamespace(store=store, prefix="runs/run-3fa9c1d2")
-    return asyncio.run(made_again(context, BEFORE, 1, work))
+    made = replace(BEFORE, outputs={**BEFORE.outputs, **outputs}, counts={"rollouts": 9})
+    context: Any = SimpleNamespace(store=store, prefix="runs/run-3fa9c1d2", before=before)
+    assert asyncio.run(done_before(context, STEP, 1)) is None, "its receipt would be taken for its work"
+    return asyncio.run(write_receipt(context, made, 1))
 
 
 def test_it_keeps_what_it_counted_and_names_the_calls_that_are_there_now(store: Store) -> None:
@@ -47,11 +45,36 @@ def test_it_keeps_what_it_counted_and_names_the_calls_that_are_there_now(store: 
     assert decoded_receipt(store.get(PATH) or b"", PATH) == whole
 
 
-def test_it_refuses_where_anything_else_comes_out(store: Store) -> None:
-    with pytest.raises(StoreError, match=r"cannot be made again: reflections comes out otherwise") as refused:
+def test_it_refuses_where_anything_else_comes_out_and_keeps_what_it_said(store: Store) -> None:
+    with pytest.raises(StoreError, match=f"reflections of {STEP} comes out otherwise") as refused:
         again(store, reflections="ac" * 32)
     assert not isinstance(refused.value, DamagedError)
-    assert store.get(PATH) is None, "the error has to take its place"
+    assert decoded_receipt(store.get(PATH) or b"", PATH) == BEFORE
+    error = not_made_again(store, "blobs/ab/abc", refused.value)
+    assert str(error).startswith(
+        f"{store.uri}/blobs/ab/abc: the file is damaged, and it cannot be made again"
+    )
+
+
+def test_what_met_damage_itself_is_replaced_whatever_comes_out(store: Store) -> None:
+    made = again(store, replace(BEFORE, error="Damaged"), reflections="ac" * 32)
+    assert made.counts == {"rollouts": 9} and decoded_receipt(store.get(PATH) or b"", PATH) == made
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["a whole call graph", "a damaged one"])
+def test_a_call_that_was_lost_is_lost_again_and_one_that_the_memo_lacks_is_named(
+    whole: bool, store: Store
+) -> None:
+    notes = Notes(lost=[LostCall("ab12", "Transient", "no answer")])
+    digest = store.put_blob(notes.encode())
+    if not whole:
+        store.put(blob_path(digest), b"{}")
+    memo = asyncio.run(answers_before(store, replace(BEFORE, outputs={"calls": digest})))
+    with pytest.raises(TransientError if whole else UserError, match="no answer" if whole else "lacks"):
+        asyncio.run(memo.get("ab12"))
+    with pytest.raises(UserError, match="lacks the call ab12") as refused:
+        asyncio.run(memo.get("ab12"))
+    assert refused.value.where == f"{store.uri}/memo/ab/ab12"
 
 
 @pytest.mark.parametrize(

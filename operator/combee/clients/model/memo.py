@@ -45,20 +45,24 @@ class Memo:
         """Return the call's key: sha256 hex."""
         return request.key
 
+    def path_of(self, key: str) -> str:
+        """Return the path in the store of the answer to a call."""
+        return f"{self._root}{MEMO}/{key[:2]}/{key}"
+
     async def get(self, key: str) -> Completion | None:
         """Return the recorded answer; None when there is none, or when its record is damaged."""
-        data = await self._store.aget(self._root + _path(key))
+        data = await self._store.aget(self.path_of(key))
         return None if data is None else _decoded(key, data)
 
     async def put(self, key: str, completion: Completion) -> Completion:
         """Record an answer, and return the one that was recorded first."""
         data = _encoded(key, completion)
-        if await self._store.aput_new(self._root + _path(key), data):
+        if await self._store.aput_new(self.path_of(key), data):
             return completion
         winner = await self.get(key)
         if winner is not None:
             return winner
-        await self._store.aput(self._root + _path(key), data)
+        await self._store.aput(self.path_of(key), data)
         return completion
 
     async def once(
@@ -100,10 +104,6 @@ class Memo:
             own_flight.set_result(outcome)
 
 
-def _path(key: str) -> str:
-    return f"{MEMO}/{key[:2]}/{key}"
-
-
 def _checksum(key: str, completion: Completion) -> str:
     return hashlib.sha256(canonical_json([key, completion.to_json()])).hexdigest()
 
@@ -112,11 +112,6 @@ def _encoded(key: str, completion: Completion) -> bytes:
     return canonical_json(
         {"v": 1, "key": key, "completion": completion.to_json(), "checksum": _checksum(key, completion)}
     )
-
-
-def is_readable(key: str, data: bytes) -> bool:
-    """Return whether a record holds the answer to the call of that key."""
-    return _decoded(key, data) is not None
 
 
 def _decoded(key: str, data: bytes) -> Completion | None:
