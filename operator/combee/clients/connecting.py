@@ -16,7 +16,7 @@ Transport = TypeVar("Transport", httpx2.HTTPTransport, httpx2.AsyncHTTPTransport
 
 
 def within_reach(transport: Transport) -> Transport:
-    """Return ``transport``, which goes by no proxy and connects from now on only to what may be asked."""
+    """Return ``transport``, which connects from now on only to what may be asked, be it a proxy."""
     if reach() is not None:
         pool: Any = transport._pool
         if not hasattr(pool, "_network_backend"):

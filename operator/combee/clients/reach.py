@@ -4,7 +4,8 @@ Admission reads what manifests say; a name can lead anywhere by the time it is a
 tells a pod its namespace, names and addresses are looked at just before a connection is made to one of them,
 by admission's rule: not the node, a metadata service, the API server, or a service of another namespace,
 unless the chart's allowedHosts has the host. Private addresses pass: a cluster's own model servers have them.
-A laptop reaches what it likes, and where a proxy is set, the proxy connects.
+A laptop reaches what it likes. A proxy is looked at as any host is. It resolves names itself, so a host is
+looked at by its name before it is asked for it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import unicodedata
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from combee.errors import AddressNotAllowedError
 from combee.settings import ReachSettings, read_settings
@@ -26,6 +29,17 @@ _METADATA = frozenset(
 )
 """Of clouds, besides those that are link-local."""
 _NODE = ip_network("0.0.0.0/8")
+_NODE_NAMES = frozenset(
+    (
+        "localhost",
+        "metadata",
+        "metadata.google.internal",
+        "metadata.goog",
+        "instance-data",
+        "instance-data.ec2.internal",
+    )
+)
+"""of a node and of metadata services, as admission has them, besides a.localhost and ip6-localhost."""
 _EMBEDDING = tuple(map(ip_network, ("::/96", "::ffff:0:0/96", "64:ff9b::/96")))
 """IPv6 addresses whose last 32 bits are an IPv4 address that they lead to."""
 
@@ -114,17 +128,33 @@ def resolve_now(host: str, port: int) -> list[str]:
     )
 
 
+def check_by_name(host: str, *, services: bool = False) -> None:
+    """Raise AddressNotAllowedError unless a proxy may be asked for ``host``; it alone finds out where a name
+    leads. ``services``: whether names of the API server, pods and other namespaces' services pass."""
+    limits, host = reach(), unicodedata.normalize("NFKC", host).lower().rstrip(".")
+    if limits is None or limits.allows(host):
+        return
+    addresses: list[str] = []
+    with suppress(OSError, UnicodeError):
+        answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        addresses = [str(one[4][0]) for one in answers]
+    limits.check(host, addresses, "" if services else host)
+    if host in _NODE_NAMES or host.endswith(".localhost") or host.startswith("ip6-"):
+        raise _not_allowed(host, host, "the node or a metadata service")
+
+
 def checked_sockets(url: str) -> dict[str, Any]:
     """Return aiohttp's options for an S3 client that connects to no address which may not be asked, wherever
-    it is redirected. Raises AddressNotAllowedError.
+    it is redirected, nor to a proxy at such an address. Raises AddressNotAllowedError.
 
-    Names are not looked at: that of an endpoint stands in a Secret, which an editor of runs cannot write, and
-    often a store is a service of another namespace.
+    Of names only the node's and metadata services' are refused: that of an endpoint stands in a Secret, which
+    an editor of runs cannot write, and often a store is a service of another namespace.
     """
     limits, parts = reach(), urlsplit(url)
     host = parts.hostname or ""
-    if limits is None or limits.allows(host):
+    if limits is None or (limits.allows(host) and not getproxies()):
         return {}
+    check_by_name(host, services=True)
     with suppress(OSError):
         answers = socket.getaddrinfo(host, parts.port or parts.scheme, type=socket.SOCK_STREAM)
         limits.check(host, [str(one[4][0]) for one in answers])

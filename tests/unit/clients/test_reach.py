@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from combee.clients.energy import EnergyMeter, UnreadableError
 from combee.clients.model.connection import ConnectionPool
 from combee.clients.model.wire import Endpoint
 from combee.clients.prometheus import PrometheusApi
-from combee.clients.reach import Reach, resolve_now
+from combee.clients.reach import Reach, check_by_name, resolve_now
 from combee.clients.store.s3 import s3_options
 from combee.clients.store.store import Store
 from combee.errors import AddressNotAllowedError, CombeeError
@@ -28,6 +29,9 @@ from host_lists import REFUSED, TAKEN
 from tls_server import TlsServer, make_certificate, serving
 
 METADATA = "169.254.169.254"
+KEYS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+NO_HOST = ("http://169%2e254.169.254/", "http://evil\\x/y/", "http://１６９.254.169.254/")
+"""are none to a resolver."""
 
 
 @dataclass
@@ -46,7 +50,7 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> Names:
 
     def getaddrinfo(host: Any, port: Any, *arguments: Any, **options: Any) -> list[Any]:
         name = host.decode() if isinstance(host, bytes) else str(host)
-        if name not in known.of:
+        if name not in known.of or options.get("flags") == socket.AI_NUMERICHOST:
             return real(host, port, *arguments, **options)
         known.looked_up.append(name)
         found = [one for address in known.of[name] for one in real(address, port, *arguments, **options)]
@@ -175,6 +179,128 @@ async def test_the_next_address_is_asked_where_one_takes_no_connection(
     assert len(server.asked) == 2
 
 
+def proxied(monkeypatch: pytest.MonkeyPatch, proxy: Answering) -> None:
+    """All hosts are asked by a proxy, which the chart allows."""
+    monkeypatch.setenv("COMBEE_ALLOWED_HOSTS", "127.0.0.1")
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, proxy.url)
+        monkeypatch.setenv(name.upper(), proxy.url)
+    monkeypatch.setenv("no_proxy", "")
+    monkeypatch.setenv("NO_PROXY", "")
+
+
+BY_PROXY = {who: asks for who, asks in ASKING.items() if who in ("a model", "Prometheus")}
+"""Who asks by a proxy. The others look up names themselves, and are not let in by one."""
+
+
+@pytest.mark.parametrize("who", BY_PROXY)
+@pytest.mark.parametrize(
+    "host", [METADATA, "prometheus.monitoring.svc", "metadata.google.internal", "10.96.0.1"]
+)
+async def test_no_proxy_is_asked_for_a_host_that_is_refused_by_name(
+    who: str, host: str, hosts: Names, server: Answering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxied(monkeypatch, server)
+    with pytest.raises(AddressNotAllowedError, match=f"{host}: it .* allow the host {host}"):
+        await ASKING[who](f"http://{host}")
+    assert server.asked == []
+    monkeypatch.setenv("COMBEE_ALLOWED_HOSTS", f"127.0.0.1,{host}")
+    await ASKING[who](f"http://{host}")
+    assert server.asked[0].headers["Host"] == host
+
+
+@pytest.mark.parametrize("who", BY_PROXY)
+async def test_a_proxy_is_looked_at_as_any_host_is(
+    who: str, hosts: Names, server: Answering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An editor of runs chooses it, in a template."""
+    proxied(monkeypatch, server)
+    monkeypatch.delenv("COMBEE_ALLOWED_HOSTS")
+    with pytest.raises(AddressNotAllowedError, match=r"127\.0\.0\.1: it is the node"):
+        await ASKING[who]("http://llm.example.com")
+    assert server.asked == []
+
+
+async def test_a_proxy_of_an_exporter_of_energy_is_looked_at(
+    hosts: Names, server: Answering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxied(monkeypatch, server)
+    monkeypatch.delenv("COMBEE_ALLOWED_HOSTS")
+    hosts.of = {"dcgm.example.com": ("10.0.0.7",)}
+    with pytest.raises(UnreadableError, match=r"127\.0\.0\.1: it is the node"):
+        await ASKING["GPUs' energy"]("http://dcgm.example.com")
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("who", BY_PROXY)
+async def test_a_proxy_resolves_the_names_that_it_is_asked_for(
+    who: str, hosts: Names, server: Answering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxied(monkeypatch, server)
+    hosts.of = {"llm.example.com": (METADATA,)}
+    await ASKING[who]("http://llm.example.com")
+    assert (len(server.asked), hosts.looked_up) == (1, [])
+
+
+def test_no_proxy_is_asked_for_data_at_an_address_that_is_refused(
+    hosts: Names, server: Answering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxied(monkeypatch, server)
+    for read in (headers_of, lambda uri: fetched(uri).__enter__()):
+        with pytest.raises(AddressNotAllowedError, match=f"{METADATA}: it is the node"):
+            read(f"https://{METADATA}/rows.jsonl")
+    monkeypatch.delenv("COMBEE_ALLOWED_HOSTS")
+    with pytest.raises(AddressNotAllowedError, match=r"127\.0\.0\.1: it is the node"):
+        headers_of("https://data.example.com/rows.jsonl")
+    assert server.asked == []
+
+
+def test_no_proxy_is_asked_for_an_s3_endpoint_at_an_address_that_is_refused(
+    hosts: Names, server: Answering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name of a service passes, as it does without a proxy."""
+    proxied(monkeypatch, server)
+    for host in (METADATA, "metadata"):
+        with pytest.raises(AddressNotAllowedError, match=f"{host}: it is the node"):
+            s3_options({**KEYS, "AWS_ENDPOINT_URL": f"http://{host}:9000"})
+    options = s3_options({**KEYS, "AWS_ENDPOINT_URL": "http://minio.stores.svc:9000"})
+    options["config_kwargs"]["retries"] = {"mode": "standard", "max_attempts": 1}
+    store = Store.open("s3://bucket/runs", options=options)
+    try:
+        monkeypatch.setenv("COMBEE_ALLOWED_HOSTS", "minio.stores.svc")
+        with pytest.raises(CombeeError):
+            store.get("a")
+        assert server.asked == []
+        monkeypatch.setenv("COMBEE_ALLOWED_HOSTS", "127.0.0.1")
+        with contextlib.suppress(CombeeError):
+            store.get("a")
+        assert server.asked[0].headers["Host"] == "minio.stores.svc:9000"
+    finally:
+        store.close()
+
+
+def test_a_proxy_to_an_s3_endpoint_that_the_chart_allows_is_looked_at(
+    hosts: Names, server: Answering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMBEE_ALLOWED_HOSTS", "minio.stores.svc")
+    asked = {**KEYS, "AWS_ENDPOINT_URL": "http://minio.stores.svc:9000"}
+    assert "connector_args" not in s3_options(asked)["config_kwargs"]
+    monkeypatch.setenv("http_proxy", server.url)
+    assert "connector_args" in s3_options(asked)["config_kwargs"]
+
+
+@pytest.mark.parametrize("address", [one for one in REFUSED if one not in NO_HOST or "１" in one])
+def test_what_admission_refuses_is_refused_by_its_name(hosts: Names, address: str) -> None:
+    with pytest.raises(AddressNotAllowedError):
+        check_by_name(urlsplit(address).hostname or "")
+
+
+@pytest.mark.parametrize("address", [address for address in TAKEN if address.startswith("http")])
+def test_what_admission_takes_is_taken_by_its_name(hosts: Names, address: str) -> None:
+    check_by_name(urlsplit(address).hostname or "")
+    assert hosts.looked_up == []
+
+
 def test_a_pool_of_another_form_is_no_way_around(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMBEE_REACH_FROM", "mine")
     transport = httpx2.HTTPTransport()
@@ -216,9 +342,6 @@ def test_data_and_its_redirects_are_looked_at(
     assert len(https.asked) == seen
 
 
-KEYS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
-
-
 def test_an_s3_endpoint_is_looked_at(hosts: Names, server: Answering) -> None:
     hosts.of = {"s3.example.com": ("127.0.0.1",)}
     hosts.whole = {"minio.stores": "minio.stores.svc.cluster.local"}
@@ -251,8 +374,6 @@ def test_an_s3_endpoint_that_leads_elsewhere_later_gets_no_connection(
 
 KNOWN = {"localhost": "127.0.0.1", "loopback": "127.0.0.1", "metadata": METADATA}
 """where names with these words lead, wherever somebody asks."""
-NO_HOST = ("http://169%2e254.169.254/", "http://evil\\x/y/", "http://１６９.254.169.254/")
-"""are none to a resolver."""
 
 
 @pytest.mark.parametrize("address", [address for address in REFUSED if address not in NO_HOST])

@@ -134,14 +134,18 @@ def _filesystem(uri: str, scheme: str, secret: Secret | None) -> tuple[Any, str]
 
 
 def _client(uri: str) -> httpx2.Client:
-    """Return a client for one address: by the proxy that the machine's settings name for it, if any."""
+    """Return a client for one address: by the proxy that the machine's settings name for it, if any. Raises
+    AddressNotAllowedError."""
     import httpx2
 
     from combee.clients.connecting import within_reach
     from combee.clients.model.lanes import proxy_of
+    from combee.clients.reach import check_by_name
 
+    if proxy := proxy_of(uri):
+        check_by_name(httpx2.URL(uri).host)
     timeout = httpx2.Timeout(_QUIET_SECONDS, connect=15.0)
-    transport = within_reach(httpx2.HTTPTransport()) if proxy_of(uri) is None else None
+    transport = within_reach(httpx2.HTTPTransport(proxy=proxy))
     return httpx2.Client(transport=transport, timeout=timeout, follow_redirects=False)
 
 

@@ -17,6 +17,7 @@ import httpx2
 
 from combee.clients.answers import body_of
 from combee.clients.connecting import within_reach
+from combee.clients.reach import check_by_name
 
 MAX_BODY_BYTES = 8 << 20
 """A longer body cannot be the answer of a model; it is refused before it fills the memory."""
@@ -44,7 +45,10 @@ class LaneTransport(httpx2.AsyncBaseTransport):
         return cls(proxy_of(url), resolved=resolved)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send on an idle lane and return the whole answer. Raises httpx2's errors."""
+        """Send on an idle lane and return the whole answer. Raises httpx2's errors, and
+        AddressNotAllowedError."""
+        if self._proxy and not self._resolved:
+            check_by_name(request.url.host)
         idle = self._idle[request.url.scheme]
         lane = idle.pop() if idle else self._new_lane(request.url.scheme)
         try:
@@ -83,7 +87,7 @@ class LaneTransport(httpx2.AsyncBaseTransport):
         )
         lane = httpx2.AsyncHTTPTransport(verify=self._context(scheme), limits=limits, proxy=self._proxy)
         self._lanes.append(lane)
-        return lane if self._resolved or self._proxy else within_reach(lane)
+        return lane if self._resolved and not self._proxy else within_reach(lane)
 
 
 def proxy_of(url: str) -> str | None:
