@@ -31,6 +31,8 @@ up() {
     [ $SECONDS -lt $end ] || die "Kueue's webhooks do not answer: kubectl -n kueue-system logs deploy/kueue-controller-manager"
     sleep 0.5
   done
+  # Nothing here asks what waits by this API, and the node's discovery of it is stale: no namespace would go meanwhile.
+  kubectl delete apiservice --ignore-not-found v1beta{1,2}.visibility.kueue.x-k8s.io >/dev/null
   say "Kueue is up: $(kubectl -n kueue-system get deployment kueue-controller-manager -o jsonpath='{.spec.template.spec.containers[0].image}')"
 }
 
