@@ -12,7 +12,7 @@ from typer.exceptions import TyperException
 
 from combee import __version__
 from combee.assembly.crash import bug_text
-from combee.cli import audit, comparing, kubectl, versions
+from combee.cli import audit, comparing, kubectl, rows, versions
 from combee.cli.errors import OUR_ERROR, STOPPED, USER_ERROR, forget, say_line
 from combee.cli.options import TIMEOUT_SECONDS, Json, Manifest, Timeout, with_stand_ins
 from combee.cli.record import RecordName, RecordPlans, RecordStore, record_folder
@@ -198,6 +198,7 @@ def gc(
 
 
 kubectl.register(app)
+app.add_typer(rows.app, name="rows")
 app.add_typer(versions.app, name="playbook")
 versions.register(app)
 

@@ -1,0 +1,106 @@
+"""What the loaders of all benchmarks need: files of a layout, read with errors that say what is expected, and
+rows by split, written as JSON lines."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from combee.errors import DataError, UserError
+from combee.tasks.dataset import MAX_ID_CHARACTERS, MAX_ROW_BYTES
+
+Row = Mapping[str, Any]
+Splits = dict[str, list[Row]]
+"""split -> rows; ``train`` always."""
+FILES: Mapping[str, str] = {"train": "train.jsonl", "heldOut": "heldout.jsonl", "test": "test.jsonl"}
+"""split -> the file that it is written to."""
+_DIGITS = 16
+
+
+def wrong(what: str, where: Path, fix: str) -> NoReturn:
+    """Raise DataError: the layout is another."""
+    raise DataError(what, where=str(where), fix=fix)
+
+
+def read_text(path: Path, fix: str) -> str:
+    """Return a file's text. Raises DataError with ``fix`` where there is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        wrong(f"the file cannot be read ({why})", path, fix)
+
+
+def read_json(path: Path, fix: str) -> Any:
+    """Return a file's JSON. Raises DataError with ``fix`` where there is none."""
+    try:
+        return json.loads(read_text(path, fix))
+    except (ValueError, RecursionError):
+        wrong("it is not valid JSON", path, fix)
+
+
+def row_id(name: str) -> str:
+    """Return a task's name as a row's id: itself, or a digest of it where it is no word or too long."""
+    plain = name.isprintable() and not any(map(str.isspace, name)) and 0 < len(name) <= MAX_ID_CHARACTERS
+    return name if plain else hashlib.sha256(name.encode()).hexdigest()[:_DIGITS]
+
+
+def with_held_out(splits: Splits, count: int | None, group: str = "") -> Splits:
+    """Return the splits with ``count`` rows of train as heldOut, half of them where it is None: those whose
+    names have the smallest digests, so that the same rows are taken each time. Rows with the same ``group``,
+    a field, are taken together. Splits that have a heldOut stay as they are."""
+    if "heldOut" in splits:
+        return splits
+    rows = splits["train"]
+    wanted = len(rows) // 2 if count is None else count
+    if not 0 < wanted < len(rows):
+        raise UserError(
+            f"{wanted} of {len(rows)} rows of train cannot be held out",
+            where="--held-out",
+            fix=f"Give a number from 1 to {len(rows) - 1}",
+        )
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(str(row[group or "id"]), []).append(row)
+    taken: list[Row] = []
+    for name in sorted(groups, key=lambda one: hashlib.sha256(one.encode()).digest()):
+        if len(taken) >= wanted:
+            break
+        taken += groups[name]
+    kept = {str(row["id"]) for row in taken}
+    return {**splits, "train": [row for row in rows if str(row["id"]) not in kept], "heldOut": taken}
+
+
+def write_rows(splits: Splits, folder: Path) -> dict[str, int]:
+    """Write a file of JSON lines for each split, and return how many rows it has. Raises UserError for a
+    folder that cannot be written, DataError for a row that no run takes."""
+    lines = {split: [_line(row) for row in rows] for split, rows in splits.items()}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for split, texts in lines.items():
+            (folder / FILES[split]).write_text("".join(texts), encoding="utf-8")
+    except OSError as error:
+        raise UserError(
+            f"it cannot be written ({error.strerror})", where=str(folder), fix="Give another -o DIR"
+        ) from None
+    return {split: len(rows) for split, rows in splits.items()}
+
+
+def _line(row: Row) -> str:
+    text = json.dumps(row, ensure_ascii=False) + "\n"
+    if len(text.encode()) > MAX_ROW_BYTES:
+        raise DataError(
+            f"the row is longer than {MAX_ROW_BYTES:,} bytes", where=str(row["id"]), fix="Leave this task out"
+        )
+    return text
+
+
+def named_in(names: Sequence[str], known: Mapping[str, Row], where: Path, fix: str) -> list[Row]:
+    """Return the rows that a list names, in its order. Raises DataError for a name that has none."""
+    for name in names:
+        if name not in known:
+            wrong(f"there is no task {name!r}, which a split names", where, fix)
+    return [known[name] for name in names]

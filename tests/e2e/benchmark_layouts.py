@@ -1,0 +1,54 @@
+"""Small tasks of our own, about watering plants, in the layouts in which benchmarks are published."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from e2e_support import ROOT
+
+GREENHOUSE = ROOT / "examples" / "data" / "greenhouse"
+STANDINS = Path(__file__).with_name("standins")
+
+
+def pots(split: str) -> list[dict[str, Any]]:
+    """The rows of the greenhouse."""
+    return [json.loads(line) for line in (GREENHOUSE / f"{split}.jsonl").read_text().splitlines()]
+
+
+def asked(row: dict[str, Any]) -> str:
+    return f"Pot {row['pot']}: a {row['plant']}. How much water?"
+
+
+def lesson(row: dict[str, Any]) -> str:
+    return f"A {row['plant']} in {row['soil']} soil needs {row['need']} ml."
+
+
+def tau2_task(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as a task of tau2-bench."""
+    instructions = {"domain": "greenhouse", "reason_for_call": asked(row), "task_instructions": "."}
+    return {
+        "id": row["id"],
+        "description": {"purpose": None, "relevant_policies": None, "notes": None},
+        "user_scenario": {"persona": None, "instructions": instructions},
+        "initial_state": {"initialization_data": {"agent_data": {"soil": row["soil"]}}},
+        "evaluation_criteria": {
+            "actions": [],
+            "communicate_info": [f"WATER {row['need']} ml"],
+            "nl_assertions": [lesson(row)],
+            "reward_basis": ["COMMUNICATE"],
+        },
+    }
+
+
+def tau2_checkout(folder: Path) -> Path:
+    """A checkout of tau2-bench with the one domain ``greenhouse``: 72 tasks, 24 of them to test with."""
+    domain = folder / "data" / "tau2" / "domains" / "greenhouse"
+    domain.mkdir(parents=True)
+    train, test = pots("train") + pots("heldout")[24:], pots("heldout")[:24]
+    (domain / "tasks.json").write_text(json.dumps([tau2_task(row) for row in train + test]))
+    splits = {"train": [row["id"] for row in train], "test": [row["id"] for row in test]}
+    splits["base"] = splits["train"] + splits["test"]
+    (domain / "split_tasks.json").write_text(json.dumps(splits))
+    return folder
