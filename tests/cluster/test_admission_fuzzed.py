@@ -57,6 +57,7 @@ ONLY_VALIDATE = (
     *("not stated (", "not sound ("),  # discipline, which the operator asks about
     *("prices say nothing of", "is the proposer's model", "sameAsProposer is given, and the models differ"),
     "a cluster starts the program of a container itself",
+    "textgrad.constraints have ",  # CEL counts no bytes
     *("is an argument", "is not a template's to set", "Use a plain key such as team"),
 )
 """Words of refusals that no schema and no rule of the CRDs states."""

@@ -238,6 +238,25 @@ def test_of_long_criticism_as_much_is_told_as_fits_the_latest_first() -> None:
     assert sum(map(estimate_tokens, lines)) <= EARLIER_TOKENS
 
 
+@pytest.mark.parametrize(("cap", "kept"), [(24_000, 1), (9_000, 1), (6_000, 1), (4_100, 0)])
+def test_a_rewrites_call_fits_and_leaves_out_the_oldest_steps_first(cap: int, kept: int) -> None:
+    constraints = tuple(f"{k} {'x' * 297}" for k in range(8))
+    method = TextGradMethod(Terms(7, 3000, momentum=16, constraints=constraints, call_tokens=cap))
+    started = method.initial("word " * 2300)
+    text = best(started).digest
+    steps = (Gradient(k // 8, "instructions", k % 8, f"step {k // 8} {'x' * 590}", "") for k in range(64))
+    (shown,) = method.working(replace(started, gradients=frozenset(steps)), budget_tokens=3000, verify="Off")
+    assert shown.variant == text
+    (part,) = method.parts(shown, [criticised("Late.")])
+    lessons = [lesson(f"Rule number {k}: {'y ' * 500}", f"{k}@0") for k in range(60)]
+    (cluster,) = method.group(lessons, cap=32, max_tokens=cap).clusters
+    asked = method.merge_prompt(part.shown, cluster)
+    assert sum(estimate_tokens(message.content) for message in asked.messages) <= cap
+    told_of = [line.split(" ")[2] for line in told(asked).splitlines() if line.startswith("- step")]
+    assert told_of == sorted(told_of, reverse=True) and set(told_of[:1]) == {"7"} if kept else not told_of
+    assert told(asked).count("- Rule number") >= 1 and "- 7 xxx" in told(asked)
+
+
 facts = st.builds(
     Gradient,
     st.integers(0, 5),

@@ -37,8 +37,10 @@ def spec(options: dict[str, Any] | None = None, **aggregation: Any) -> RunSpec:
 
 def test_a_run_has_the_options_that_it_states() -> None:
     assert method_of(spec()) == TextGradMethod(Terms(seed=7))
-    stated = spec({"renderTokenBudget": 500, "momentum": 3, "constraints": ["Be brief."]})
-    assert method_of(stated) == TextGradMethod(Terms(7, 500, False, 3, ("Be brief.",)))
+    stated = spec(
+        {"renderTokenBudget": 500, "momentum": 3, "constraints": ["Be brief."]}, maxInputTokens=20_000
+    )
+    assert method_of(stated) == TextGradMethod(Terms(7, 500, False, 3, ("Be brief.",), 20_000))
     assert RunSpec.model_validate(stated.dump()) == stated
 
 
@@ -63,6 +65,11 @@ def test_one_call_over_all_criticism_is_the_step_itself(aggregation: dict[str, A
         ({"momentum": 17}, {}, "less than or equal to 16"),
         ({"constraints": [""]}, {}, "at least 1 character"),
         ({"constraints": ["Be brief."] * 17}, {}, "at most 16 items"),
+        (
+            {"renderTokenBudget": 1000, "constraints": ["x" * 500] * 16},
+            {"maxInputTokens": 3999},
+            "have 2000 tokens, which with renderTokenBudget 1000 leave no room in aggregation.maxInputTokens",
+        ),
         ({"frontier": "Instance"}, {}, "Extra inputs are not permitted"),
     ],
 )

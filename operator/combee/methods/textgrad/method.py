@@ -36,9 +36,19 @@ class TextGradMethod(ComponentMethod):
 
     @property
     def last_call_tokens(self) -> int:
-        earlier = momentum.EARLIER_TOKENS if self.terms.momentum else 0
-        constraints = sum(estimate_tokens(one) for one in self.terms.constraints)
-        return estimate_tokens(prompts.STEP) + earlier + constraints
+        return self._fixed_tokens + self.earlier_tokens
+
+    @property
+    def earlier_tokens(self) -> int:
+        """What momentum may take of a rewrite's call: half of what the rest of it leaves is for lessons."""
+        left = self.terms.call_tokens - self.terms.budget_tokens - self._fixed_tokens
+        return min(momentum.EARLIER_TOKENS, max(0, left // 2)) if self.terms.momentum else 0
+
+    @property
+    def _fixed_tokens(self) -> int:
+        return estimate_tokens(prompts.STEP) + prompts.told_tokens(
+            self.terms.constraints, earlier=self.terms.momentum > 0
+        )
 
     def cost(self, of: Iteration) -> Cost:
         """Count a call about each attempt, one rewrite of each component, and the rows of select for it and,
@@ -56,7 +66,7 @@ class TextGradMethod(ComponentMethod):
     ) -> list[Rendered]:
         """Return the text that leads, with the criticism of earlier steps where there is momentum."""
         shown = standing.rendered_variant(standing.best(artifact))
-        return [replace(shown, tried=momentum.earlier(artifact))]
+        return [replace(shown, tried=momentum.earlier(artifact, room_tokens=self.earlier_tokens))]
 
     def reflect_prompt(
         self, playbook_text: str, trajectory: Trajectory, round: int, previous: Reflection | None

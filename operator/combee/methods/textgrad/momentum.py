@@ -51,14 +51,14 @@ def noted(
     return replace(pool, gradients=frozenset(fact for fact in facts if fact.iteration in latest))
 
 
-def earlier(pool: Pool) -> tuple[tuple[str, str], ...]:
+def earlier(pool: Pool, *, room_tokens: int = EARLIER_TOKENS) -> tuple[tuple[str, str], ...]:
     """Return (component, line) of the criticism of earlier steps with what became of them, the latest first,
-    as far as it fits."""
+    as far as it fits into ``room_tokens`` of each component's prompt."""
     room: dict[str, int] = {}
     lines: list[tuple[str, str]] = []
     for fact in sorted(pool.gradients, key=lambda one: (-one.iteration, one.component, one)):
         line = f"{fact.text} (iteration {fact.iteration}, {_outcome(pool, fact.variant)})"
-        left = room.get(fact.component, EARLIER_TOKENS) - estimate_tokens(line)
+        left = room.get(fact.component, room_tokens) - estimate_tokens(f"- {line}\n")
         if left >= 0:
             lines.append((fact.component, line))
             room[fact.component] = left

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from combee.algo.tokens import estimate_tokens
 from combee.api.method_gepa import CURRENT_TEXT as CURRENT
 from combee.api.method_gepa import SIDE_INFO as SIDE
 from combee.methods.components.prompts import (
@@ -108,16 +109,28 @@ def step_prompt(shown: Rendered, updates: Sequence[Update], constraints: Sequenc
     """Ask to write a component anew with the criticism of it, or to merge several new texts of it. Earlier
     steps and constraints are told where there are any."""
     merges = any(one.op == "UPDATE" for one in updates)
-    rules = "\n".join(f"- {quote_line(one, len(one))}" for one in constraints)
     blocks = (
-        f"# EARLIER STEPS\n\n{_EARLIER}\n\n{_lines(shown)}" if shown.tried else "",
+        _earlier([line for _, line in shown.tried]) if shown.tried else "",
         learned_side(updates),
-        f"# CONSTRAINTS ({len(constraints)})\n\n{_CONSTRAINTS}\n\n{rules}" if constraints else "",
+        _rules(constraints) if constraints else "",
     )
     side = "\n\n".join(block for block in blocks if block)
     request = request_of(MERGE_TEXTS if merges else STEP, shown, side)
     return Prompt((Message("user", request),), max_output_tokens=REDUCE_TOKENS)
 
 
-def _lines(shown: Rendered) -> str:
-    return "\n".join(f"- {line}" for _, line in shown.tried)
+def told_tokens(constraints: Sequence[str], *, earlier: bool) -> int:
+    """Return what a rewrite's call is told besides text and lessons: constraints, and the frame
+    of ``earlier`` steps."""
+    return sum(
+        map(estimate_tokens, (_rules(constraints) if constraints else "", _earlier([]) if earlier else ""))
+    )
+
+
+def _earlier(lines: Sequence[str]) -> str:
+    return "\n".join([f"# EARLIER STEPS\n\n{_EARLIER}\n", *(f"- {line}" for line in lines)])
+
+
+def _rules(constraints: Sequence[str]) -> str:
+    rules = (f"- {quote_line(one, len(one))}" for one in constraints)
+    return "\n".join([f"# CONSTRAINTS ({len(constraints)})\n\n{_CONSTRAINTS}\n", *rules])
