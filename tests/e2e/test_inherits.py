@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,6 +59,23 @@ def test_a_run_starts_from_another_ones_ledger(
         sources = {fact.source.rpartition("@")[0] for fact in start.supports}
         assert sources and all("#" in source for source in sources), "lines of another file are others"
         assert not any(entry["verified"] == "initial" for entry in result_of(out)["entries"])
+
+
+def test_an_entry_tells_its_life_from_the_folder_of_its_run(first: Path) -> None:
+    entry = next(one for one in result_of(first)["entries"] if one["verified"] == "replay")
+    done = combee("playbook", "why", first, entry["id"], "--json")
+    assert done.returncode == 0, done.stderr
+    life = json.loads(done.stdout)
+    assert (life["id"], life["shown"], life["text"]) == (entry["id"], entry["rendered"], entry["text"])
+    assert {source.partition("@")[0] for source in life["sources"]} and life["won"] > 0
+    assert life["events"][0]["what"] == "added"
+    assert all(event["iteration"] for event in life["events"]), "the store has the ledger of each iteration"
+    (first / "store").rename(first / "gone")
+    words = combee("playbook", "why", first, life["digest"][:8])
+    assert words.returncode == 0 and f"{entry['id']}  in the playbook" in words.stdout, words.stderr
+    assert "this run" not in words.stdout and "run first-" in words.stdout, "as the next run will know it"
+    unknown = combee("playbook", "why", first, "stra-000000")
+    assert unknown.returncode == 2 and "no entry 'stra-000000'" in unknown.stderr
 
 
 def test_a_folder_without_what_it_needs_is_refused(

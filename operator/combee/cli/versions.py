@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from combee.cli.options import Json
 from combee.cli.where import Place, with_place
 
 PlaybookName = Annotated[str, typer.Argument(metavar="NAME", help="The Playbook.")]
@@ -88,16 +89,37 @@ def diff(name: PlaybookName, before: Digest, after: Digest, place: Place) -> Non
     raise typer.Exit(run_diff(name, before, after, place))
 
 
-@app.command(epilog="Example: kubectl combee playbook why formula candidate")
+@app.command(
+    epilog="Examples: kubectl combee playbook why formula candidate; "
+    "kubectl combee playbook why formula str-1b2c3d; combee playbook why out/run str-1b2c3d"
+)
 @with_place
-def why(name: PlaybookName, digest: Digest, place: Place) -> None:
-    """Say where a version stands and why: gates with their numbers, and where it comes from.
+def why(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME|DIR", help="The Playbook, or a folder of `combee run`.")
+    ],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIGEST|ENTRY",
+            help="A version, as other commands take it; or an entry of the active one: the id in brackets.",
+        ),
+    ],
+    place: Place,
+    json: Json = False,
+) -> None:
+    """Say where a version stands and why; or tell an entry's life: sources, replays, votes, and what added,
+    changed and retired it.
 
-    Exit codes: 0 said, 2 no such version.
+    Exit codes: 0 said, 2 no such version or entry.
     """
+    from combee.cli.life import is_folder, run_life_here
+
+    if is_folder(name):
+        raise typer.Exit(run_life_here(Path(name), what, as_json=json))
     from combee.cli.cluster.versions import run_why_version
 
-    raise typer.Exit(run_why_version(name, digest, place))
+    raise typer.Exit(run_why_version(name, what, place, as_json=json))
 
 
 @app.command(epilog="Example: kubectl combee playbook preview formula -f playbook.yaml")

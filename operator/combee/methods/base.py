@@ -15,6 +15,7 @@ from combee.api.method_options import Options
 from combee.api.run import RunSpec
 from combee.methods import content
 from combee.methods.diff import Diff, DiffLine, diff_lines, plain_lines
+from combee.methods.life import Life
 from combee.methods.protocol import (
     MAX_TOKENS,
     Artifact,
@@ -117,6 +118,12 @@ class Method(ABC, Generic[A]):
             EntryView(f"line-{k}", digest_of(line), "lines", line)
             for k, line in enumerate(filter(None, lines), start=1)
         ]
+
+    def life(self, artifact: A, entry: str, *, shown: str, history: Sequence[A]) -> Life | None:
+        """Return all that is known of the entry with this id, or whose digest begins so; None where there is
+        no such one, or several. ``shown``: the text of the playbook; ``history``: the artifact after each
+        iteration of its run, as far as they are known. By default nothing is known of any."""
+        return None
 
     def variants(self, artifact: A, rendered: Rendered) -> list[VariantView]:
         """Return the members of its pool, best first; none for a method without one."""

@@ -6,7 +6,7 @@ A method's code is loaded when it is first asked for: a command that only shows 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from combee import extensions
@@ -14,6 +14,7 @@ from combee.api.run import RunSpec
 from combee.errors import BugError
 from combee.methods.base import Method
 from combee.methods.diff import Diff, DiffLine, diff_lines, plain_lines
+from combee.methods.life import Life
 
 
 def _ace(spec: RunSpec | None) -> Method[Any]:
@@ -74,6 +75,20 @@ def lines_of(text: str, method: str = "") -> list[DiffLine]:
     """Return every line of a published text as its ``method`` shows it to people; a heading has no text."""
     maker = _maker(method or UNNAMED)
     return maker(None).lines_of(text) if maker else plain_lines(text)
+
+
+def life_of(
+    artifact: bytes, entry: str, *, method: str = "", shown: str, history: Sequence[bytes] = ()
+) -> Life | None:
+    """Return the life of an entry of an artifact by ``method``; see ``Method.life``. Raises DataError for
+    bytes that are no artifact."""
+    maker = _maker(method or UNNAMED)
+    if maker is None:
+        return None
+    made = maker(None)
+    return made.life(
+        made.from_json(artifact), entry, shown=shown, history=[made.from_json(one) for one in history]
+    )
 
 
 def diff_texts(before: str, after: str, methods: tuple[str, str] = ("", "")) -> Diff:

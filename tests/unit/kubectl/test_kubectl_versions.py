@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,7 +19,9 @@ from combee.cli.cluster.versions import Known, content
 from combee.cli.cluster.versions_text import VersionShown, difference, history, why
 from combee.cli.where import Place
 from combee.errors import UserError
+from combee.methods.ace import AceMethod
 from combee.methods.ace.diff import diff_playbooks
+from combee.methods.protocol import Update
 from combee.plan.playbook.trail import FiledLine, appended, filed
 
 A, B, C = "a" * 64, "b" * 64, "ab" * 32
@@ -253,3 +256,58 @@ async def test_a_text_that_was_replaced_is_not_shown(fits: bool) -> None:
     else:
         with pytest.raises(UserError, match=r"prompt\.md was replaced"):
             await content(here, {"spec": spec})
+
+
+@pytest.mark.parametrize(
+    ("said", "is_entry"),
+    [
+        ("stra-1b2c3d", True),
+        ("calc-00001", True),
+        ("candidate", False),
+        (A[:12], False),
+        (f"form-{A[:12]}", False),
+    ],
+)
+def test_an_entry_is_told_from_a_version(said: str, is_entry: bool) -> None:
+    raw = version(A)
+    raw["metadata"]["name"] = f"form-{A[:12]}"
+    assert known(raw, activeDigest=A).is_entry(said) == is_entry
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+async def test_an_entry_of_the_active_version_has_its_life(
+    as_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    method = AceMethod()
+    update = Update("ADD", "strategies", "Use net sales.", frozenset({"order-17@0", "order-9@0"}))
+    ledger = method.apply(method.empty(), [update], [], iteration=0)
+    rendered = method.render(ledger, budget_tokens=1000, verify="Replay")
+    (entry,) = rendered.ids
+    published = {
+        "prompt.md": rendered.shown.text,
+        "artifact.json": method.handed_on(ledger, rendered, by="formula-1", train="ab" * 32).decode(),
+    }
+
+    async def get(kind: str, namespace: str, name: str) -> dict[str, Any]:
+        return {"data": published}
+
+    here = cast(Here, SimpleNamespace(kube=SimpleNamespace(get=get), namespace="team"))
+    book = known(version(A, phase="Active"), activeDigest=A)
+    await versions._tell_life(here, book, entry, as_json=as_json)
+    out = capsys.readouterr().out
+    if as_json:
+        life = json.loads(out)
+        assert (life["id"], life["shown"], life["sources"]) == (entry, True, ["order-17@0", "order-9@0"])
+        assert [(one["what"], one["run"], one["iteration"]) for one in life["events"]] == [
+            ("added", "formula-1", 1),
+            ("backed", "formula-1", 1),
+        ]
+    else:
+        assert out.startswith(f"{entry}  in the playbook\n  says      Use net sales.\n")
+        assert "added     run formula-1, iteration 1: learned from example order-17" in out
+        assert "replays   0 won, 0 lost" in out
+    with pytest.raises(UserError, match="no entry 'stra-000000'"):
+        await versions._tell_life(here, book, "stra-000000", as_json=as_json)
+    del published["artifact.json"]
+    with pytest.raises(UserError, match=r"holds no artifact\.json"):
+        await versions._tell_life(here, book, entry, as_json=as_json)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import time
 from collections.abc import Awaitable, Callable
@@ -12,10 +14,12 @@ from combee.api.playbook import VersionSpec
 from combee.api.playbook_status import PlaybookStatus, VersionStatus
 from combee.cli.cluster.place import Here, on_cluster, say
 from combee.cli.cluster.versions_text import SHORT, VersionShown, checked, difference, history, why
+from combee.cli.life import checked as checked_life
+from combee.cli.life import show
 from combee.cli.where import Place
 from combee.clients.kubernetes.kube import Object
 from combee.errors import ClusterError, UserError
-from combee.methods.registry import diff_texts
+from combee.methods.registry import diff_texts, life_of
 from combee.observe.history import filed_lines
 from combee.plan.playbook.authentic import refuse_replaced
 from combee.plan.playbook.serving import Version, Wanted, serving
@@ -23,6 +27,8 @@ from combee.plan.playbook.trail import FiledLine, breaks, filed, lines_from, who
 from combee.times import rfc3339
 
 LEAST_DIGITS = 4
+_ENTRY = re.compile(r"[A-Za-z]+-[0-9a-f]{3,64}")
+"""The form of an entry's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,12 @@ class Known:
             one["metadata"]["name"]
             for one in self.versions
             if one["spec"].get("decision") == "Promote" and one["metadata"]["name"] != called
+        )
+
+    def is_entry(self, name: str) -> bool:
+        """Return whether a name is in the form of an entry's id, and of no version."""
+        return bool(_ENTRY.fullmatch(name)) and not any(
+            one["metadata"]["name"] == name for one in self.versions
         )
 
     def version(self, here: Here, name: str) -> Object:
@@ -167,16 +179,34 @@ async def _history(
     return whole(lines, status.trail if status is not None else None), status
 
 
-def run_why_version(name: str, digest: str, place: Place) -> int:
-    """Print what is known of a version and why it stands where it does."""
+def run_why_version(name: str, what: str, place: Place, *, as_json: bool = False) -> int:
+    """Print what is known of a version and why it stands where it does; or the life of an entry of the active
+    one."""
 
     async def work(here: Here, book: Known) -> None:
-        one = shown(book.version(here, digest))
+        if book.is_entry(what):
+            await _tell_life(here, book, what, as_json=as_json)
+            return
+        raw = book.version(here, what)
+        if as_json:
+            say(json.dumps({"spec": raw["spec"], "status": raw.get("status") or {}}))
+            return
+        one = shown(raw)
         say(why(one, shutil.get_terminal_size((110, 24)).columns))
         if one.spec.digest != book.active:
             say(f"\nNext: {here.command(f'playbook diff {name} active {one.short}')}")
 
     return _on(place, name, work)
+
+
+async def _tell_life(here: Here, book: Known, entry: str, *, as_json: bool) -> None:
+    version = book.version(here, "active")
+    held = await content(here, version)
+    where = f"ConfigMap {version['spec']['configMapName']}"
+    if not held.artifact:
+        raise UserError(f"it holds no {names.ARTIFACT_KEY}", where=where, fix="Its run's folder tells more")
+    life = life_of(held.artifact.encode(), entry, method=held.method, shown=held.text)
+    show(checked_life(life, entry, where), as_json=as_json)
 
 
 def run_diff(name: str, before: str, after: str, place: Place) -> int:
@@ -198,6 +228,7 @@ class Content:
 
     text: str
     method: str = ""
+    artifact: str = ""
 
 
 async def content(here: Here, version: Object) -> Content:
@@ -214,7 +245,9 @@ async def content(here: Here, version: Object) -> Content:
             fix="Restore it from a backup, or let the run that made it run again: that costs no model call",
         )
     refuse_replaced(data, version["spec"].get("contentDigests") or {}, f"ConfigMap {here.namespace}/{name}")
-    return Content(str(text), str(data.get(names.METHOD_KEY, "")))
+    return Content(
+        *(str(data.get(key, "")) for key in (names.PROMPT_KEY, names.METHOD_KEY, names.ARTIFACT_KEY))
+    )
 
 
 def run_decide(name: str, digest: str, decision: str, place: Place, *, dry_run: bool) -> int:

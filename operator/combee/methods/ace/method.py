@@ -14,6 +14,7 @@ from combee.methods.ace import (
     group,
     inherit,
     ledger,
+    life,
     prompts,
     proposed,
     render,
@@ -42,6 +43,7 @@ class AceMethod(Method[Ledger]):
     from_json = staticmethod(ledger.from_json)
     handed_on = staticmethod(inherit.handed_on)
     views = staticmethod(render.views)
+    life = staticmethod(life.life)
     render = staticmethod(render.render)
     parse_rollout = staticmethod(answers.parse_rollout)
     reflect_prompt = staticmethod(prompts.reflect_prompt)
