@@ -33,7 +33,6 @@ class Facts:
     supports: dict[str, list[Support]]
     votes: dict[str, list[Vote]]
     wins: Counter[str]
-    losses: Counter[str]
     tried: dict[str, list[Verdict]]
     refused: dict[str, str]
     replacements: tuple[Change, ...]
@@ -60,7 +59,6 @@ def facts_of(ledger: Ledger) -> Facts:
         supports=grouped(sorted(ledger.supports), lambda support: support.entry),
         votes=grouped(sorted(ledger.votes), lambda vote: vote.entry),
         wins=Counter(verdict.entry_digest for verdict in ledger.verdicts if verdict.won),
-        losses=Counter(verdict.entry_digest for verdict in ledger.verdicts if verdict.lost),
         tried=grouped(sorted(ledger.verdicts), lambda verdict: verdict.entry_digest),
         refused={r.entry_digest: r.kind for r in sorted(ledger.refusals) if r.kind in ("leak", "injection")},
         replacements=tuple(
@@ -77,8 +75,10 @@ def facts_of(ledger: Ledger) -> Facts:
 class Lesson:
     """Entries that say the same, under the one that represents them. Counts are of distinct examples.
 
-    ``tried`` are the sources that it was replayed on; an empty one stands for controls alone. ``harms``:
-    whether it spoilt an example of select.
+    ``wins`` and ``losses`` are replays of the newest run that decided anything: what earlier ones found
+    counts until then. ``tried`` are the sources that it was replayed on; an empty one stands for controls.
+    ``last_run`` is the newest run that replayed it, 0 for this one, None for none. ``harms``: whether it
+    spoilt an example of select.
     """
 
     members: tuple[str, ...]
@@ -89,6 +89,7 @@ class Lesson:
     wins: int
     losses: int
     tried: frozenset[str]
+    last_run: int | None
     deleters: frozenset[str]
     harms: bool
     section: str
@@ -223,20 +224,30 @@ def _gather(
     harmers = frozenset(example_of(v.source) for v in votes if v.verdict == "harmful")
     given = [facts.bullets[d] for d in voters if d in facts.bullets]
     own = [s for d in cluster for s in facts.supports.get(d, ())]
+    verdicts = [verdict for d in cluster for verdict in facts.tried.get(d, ())]
+    decided = [verdict for verdict in verdicts if verdict.won or verdict.lost]
+    newest = [verdict for verdict in decided if verdict.run == _newest(decided)]
     return Lesson(
         members=cluster,
         sources=frozenset(s.source for s in backing),
         helpers=helpers,
         helpful=len(helpers) + sum(line.helpful for line in given),
         harmful=len(harmers) + sum(line.harmful for line in given),
-        wins=sum(facts.wins[d] for d in cluster),
-        losses=sum(facts.losses[d] for d in cluster),
-        tried=frozenset(verdict.source for d in cluster for verdict in facts.tried.get(d, ())),
+        wins=sum(verdict.won for verdict in newest),
+        losses=sum(verdict.lost for verdict in newest),
+        tried=frozenset(verdict.source for verdict in verdicts),
+        last_run=_newest(verdicts),
         deleters=frozenset(e for d in cluster for e in facts.deleters.get(d, ())),
         harms=any(d in facts.harmful for d in cluster),
         section=_section(own),
         parents=tuple(sorted({b for d in cluster for b in bases.get(d, ())} - set(cluster))),
     )
+
+
+def _newest(verdicts: Sequence[Verdict]) -> int | None:
+    """Return the newest run that these are of; 0, this one, is newer than all others."""
+    runs = {verdict.run for verdict in verdicts}
+    return 0 if 0 in runs else max(runs, default=None)
 
 
 def _section(supports: Sequence[Support]) -> str:

@@ -34,6 +34,7 @@ def life(artifact: Ledger, entry: str, *, shown: str, history: Sequence[Ledger])
     standing = resolve(artifact, "Replay").standings[digest]
     is_shown = f"[{ids[digest]}]" in shown
     members = lesson.members if lesson is not None else (digest,)
+    verdicts = [one for one in artifact.verdicts if one.entry_digest in members]
     events = _Teller(artifact, frozenset(members), ids, history).events()
     return Life(
         id=ids[digest],
@@ -43,8 +44,8 @@ def life(artifact: Ledger, entry: str, *, shown: str, history: Sequence[Ledger])
         shown=is_shown,
         left_out="" if is_shown else standing.out or OVER_BUDGET,
         sources=tuple(sorted(lesson.sources if lesson is not None else standing.sources)),
-        won=lesson.wins if lesson is not None else 0,
-        lost=lesson.losses if lesson is not None else 0,
+        won=sum(one.won for one in verdicts),
+        lost=sum(one.lost for one in verdicts),
         helpful=lesson.helpful if lesson is not None else 0,
         harmful=lesson.harmful if lesson is not None else 0,
         wordings=tuple(ids[one] for one in members if one != digest),
@@ -139,7 +140,7 @@ class _Teller:
 
 def _replayed(verdict: Verdict, example: str) -> str:
     if not example:
-        words = "replayed on what it was learned from, where nothing was wrong"
+        words = "replayed where nothing was wrong"
     else:
         words = f"replayed on example {example}: {'won' if verdict.fixed else 'lost'}"
     if verdict.controls:

@@ -38,15 +38,16 @@ def to_replay(ledger: Ledger, *, trajectories: Mapping[str, Trajectory], readers
     then those with the fewest sources.
 
     An entry was tried before, or was not: once lost, several sources earn it another replay, on another
-    example. What the user gave is replayed only when disputed; what two distinct examples asked to delete is
-    not replayed.
+    example; so does one source where it was an earlier run that it lost in. What the user gave is replayed
+    only when disputed; what two distinct examples asked to delete is not replayed.
     """
     facts, lessons, rivals = facts_of(ledger), lessons_of(ledger), rivalries(ledger)
     undecided = []
     for rep, lesson in lessons.members.items():
         disputed = bool(rivals[rep])
         supported = len(lesson.examples) >= DISTINCT_TO_SUPPORT
-        settled = lesson.tried and not (supported and lesson.losses == lesson.wins + 1)
+        again = (supported and lesson.losses == lesson.wins + 1) or (lesson.lost and lesson.last_run != 0)
+        settled = lesson.tried and not again
         if settled or len(lesson.deleters) >= DISTINCT_TO_DELETE or (facts.trusted(rep) and not disputed):
             continue
         right = supported and not lesson.tried and bool(_right_examples(lesson, trajectories))

@@ -16,7 +16,8 @@ asks its controls while another one is asked once more. Four rounds decide most;
 only when asked once more may take a fifth.
 
 **The budget.** In an iteration as many entries are replayed as it has examples, those that matter most first;
-the others stay undecided. Most take three rollouts, which is what ``preview`` counts.
+the others stay undecided. Most take three rollouts, which is what ``preview`` counts. Inherited entries have
+their part of it (``reverify``).
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import count, islice
+from itertools import chain, count, islice
 
+from combee.methods.ace import reverify
 from combee.methods.ace.change import with_verdicts
 from combee.methods.ace.facts import lessons_of
 from combee.methods.ace.ledger import Ledger
@@ -50,7 +52,7 @@ ROUNDS = 4
 LEAST_REPLAYED = 8
 """Entries that are replayed in an iteration of few examples, if there are as many."""
 
-_Asking = Generator[list[Rollout], list[Trajectory], Verdict | None]
+_Asking = reverify.Asking
 """The replay of one entry, which yields what may be asked at once; None: it was not decided."""
 _Controls = Callable[[ReplayRequest], tuple[str, ...]]
 
@@ -67,17 +69,35 @@ def verification(
     def controls(request: ReplayRequest) -> tuple[str, ...]:
         return replay_controls(request, right, readers.of(artifact.texts[request.entry_digest]))
 
-    requests = _requests(artifact, trajectories, readers, budget_tokens)
-    verdicts = yield from _side_by_side(
+    undecided = frozenset(to_replay(artifact, trajectories=trajectories, readers=readers))
+    page = render(artifact, budget_tokens=budget_tokens, verify=verify, without=undecided)
+    inherited = reverify.due(artifact, page, trajectories, readers)
+    most = max(LEAST_REPLAYED, len(trajectories))
+    kept = most // reverify.SHARE if inherited else 0
+    requests = _requests(artifact, trajectories, readers, budget_tokens, most=most - kept)
+    looks = (most - len(requests)) // reverify.REPLAYS_OF_A_LOOK
+    again = [
+        reverify.looked_at(
+            artifact, digest, rows, budget_tokens=budget_tokens, without=undecided, look=SECOND_LOOK
+        )
+        for digest, rows in islice(inherited.items(), looks)
+    ]
+    new = (
         _replayed(request, controls, supported=_supported(artifact, request.entry_digest))
         for request in requests
     )
+    verdicts = yield from _side_by_side(chain(new, again))
     won = sum(not verdict.lost for verdict in verdicts)
-    return Verified(with_verdicts(artifact, verdicts), len(requests), len(verdicts), won)
+    return Verified(with_verdicts(artifact, verdicts), len(requests) + len(again), len(verdicts), won)
 
 
 def _requests(
-    ledger: Ledger, trajectories: Mapping[str, Trajectory], readers: Readers, budget_tokens: int
+    ledger: Ledger,
+    trajectories: Mapping[str, Trajectory],
+    readers: Readers,
+    budget_tokens: int,
+    *,
+    most: int,
 ) -> list[ReplayRequest]:
     """Return what is replayed: each undecided entry beside what stands without any of them."""
     undecided = to_replay(ledger, trajectories=trajectories, readers=readers)
@@ -87,7 +107,7 @@ def _requests(
         replay_request(
             ledger, digest, trajectories=trajectories, page=Page.of(page(with_entry=digest).text, shown)
         )
-        for digest in undecided[: max(LEAST_REPLAYED, len(trajectories))]
+        for digest in undecided[:most]
     ]
 
 

@@ -1,0 +1,145 @@
+"""Inherited entries on fresh rows: whether what an earlier run verified still helps.
+
+An entry that was learned in an earlier run stands by what that run's examples showed. Rules drift, models
+change, and rows of this run tell what no old row can. So each iteration looks at some of the inherited
+entries that are in the playbook, those first whose last replay is oldest, each once a run.
+
+**Rows.** Examples of the batch whose agents say that they used the entry, then those that read it, are
+answered with the whole playbook and with the playbook less this entry. What shows is asked once more, since
+models slip: only what shows twice counts.
+
+| what shows twice | verdict |
+|---|---|
+| right with it, wrong without, on as many rows as the reverse or more | won |
+| wrong with it, right without | lost: it harms |
+| wrong with it on every row, at least two, whose agents all used it | lost: it is not right any more |
+| anything else | neither; the entry stays as it stood |
+
+**The budget.** It is that of new entries: a look takes about twice as many rollouts as a replay, so it counts
+for two. New entries come first; where inherited ones are due, a quarter is kept for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from combee.algo.seeds import digest_of
+from combee.methods.ace.facts import Lesson, facts_of, lessons_of
+from combee.methods.ace.ids import bullet_ids
+from combee.methods.ace.ledger import Ledger
+from combee.methods.ace.matching import Readers
+from combee.methods.ace.render import render
+from combee.methods.protocol import Rendered, Verdict
+from combee.methods.verification import Page, Rollout
+from combee.records import Trajectory
+
+ROWS = 3
+"""Rows that an entry is looked at on, at most."""
+LEAST_FAILING = 2
+"""Rows that an entry must leave wrong, and all there are, to be found not right any more."""
+SHARE = 4
+"""One part in so many of the replays is kept for inherited entries, where any are due."""
+REPLAYS_OF_A_LOOK = 2
+
+Asking = Generator[list[Rollout], list[Trajectory], Verdict | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A trajectory of the batch, and whether its agent says that it used the entry."""
+
+    trajectory: Trajectory
+    used: bool
+
+
+def due(
+    ledger: Ledger, shown: Rendered, trajectories: Mapping[str, Trajectory], readers: Readers
+) -> dict[str, list[Row]]:
+    """Return the rows of the inherited entries in ``shown`` that this run has not looked at yet, by entry,
+    those first that were replayed longest ago."""
+    if not ledger.runs:
+        return {}
+    facts, lessons, ids = facts_of(ledger), lessons_of(ledger), bullet_ids(ledger)
+    waiting: list[tuple[int, str]] = []
+    rows: dict[str, list[Row]] = {}
+    for digest in shown.included:
+        lesson = lessons.members.get(digest)
+        if lesson is None or facts.trusted(digest) or not _inherited(lesson, ledger) or lesson.last_run == 0:
+            continue
+        fit = _rows(digest, ids[digest], trajectories, readers.of(ledger.texts[digest]))
+        if fit:
+            waiting.append((-1 if lesson.last_run is None else lesson.last_run, digest))
+            rows[digest] = fit
+    return {digest: rows[digest] for _, digest in sorted(waiting)}
+
+
+def _inherited(lesson: Lesson, ledger: Ledger) -> bool:
+    known = {support.entry for support in ledger.supports if support.run}
+    return any(member in known for member in lesson.members)
+
+
+def _rows(digest: str, bullet: str, trajectories: Mapping[str, Trajectory], reading: Set[str]) -> list[Row]:
+    """Return the rows to look at it on: where it was used, then where it is read, by hash."""
+    fit = [
+        Row(one, bullet in one.cited)
+        for one in trajectories.values()
+        if not one.error and (bullet in one.cited or one.example_id in reading)
+    ]
+    fit.sort(key=lambda row: (not row.used, digest_of([digest, row.trajectory.example_id])))
+    return fit[:ROWS]
+
+
+def looked_at(
+    ledger: Ledger, digest: str, rows: Sequence[Row], *, budget_tokens: int, without: Set[str], look: int
+) -> Asking:
+    """Return the verdict on an inherited entry; None where a call was lost. ``without``: entries that are not
+    decided, which no page holds. ``look``: the repeat of the first look; the second is the next one."""
+    page = render(ledger, budget_tokens=budget_tokens, verify="Replay", without=without).text
+    less = render(ledger, budget_tokens=budget_tokens, verify="Replay", without={*without, digest}).text
+    pages = Page(page, len(page), ""), Page.of(less, page)
+    outcomes: list[dict[str, tuple[bool, bool]]] = []
+    open_rows = list(rows)
+    for repeat in (look, look + 1):
+        answers = yield [Rollout(row.trajectory.example_id, p, repeat) for row in open_rows for p in pages]
+        if any(one.error for one in answers):
+            return None
+        right = [one.correct for one in answers]
+        pairs = zip(right[::2], right[1::2], strict=True)
+        outcomes.append({row.trajectory.id: pair for row, pair in zip(open_rows, pairs, strict=True)})
+        open_rows = [row for row in open_rows if _shows(row, outcomes[0][row.trajectory.id])]
+        if not open_rows:
+            return _neither(digest, rows)
+    return _verdict(digest, rows, *outcomes)
+
+
+def _shows(row: Row, outcome: tuple[bool, bool]) -> bool:
+    """Return whether (right with, right without) may tell of an entry."""
+    right_with, right_without = outcome
+    return right_with != right_without or (row.used and not right_with)
+
+
+def _verdict(
+    digest: str,
+    rows: Sequence[Row],
+    first: Mapping[str, tuple[bool, bool]],
+    second: Mapping[str, tuple[bool, bool]],
+) -> Verdict:
+    twice = {name: outcome for name, outcome in second.items() if outcome == first[name]}
+    helped = [name for name, outcome in twice.items() if outcome == (True, False)]
+    harmed = [name for name, outcome in twice.items() if outcome == (False, True)]
+    examples = {row.trajectory.id: row.trajectory.example_id for row in rows}
+    controls = tuple(examples.values())
+    if helped and len(helped) >= len(harmed):
+        own = examples[helped[0]]
+        return Verdict(digest, helped[0], True, 0, tuple(one for one in controls if one != own))
+    if harmed:
+        return Verdict(digest, "", False, len(harmed), controls)
+    failing = [name for name, outcome in twice.items() if outcome == (False, False)]
+    if len(failing) == len(rows) >= LEAST_FAILING:
+        return Verdict(digest, failing[0], False, 0)
+    return _neither(digest, rows)
+
+
+def _neither(digest: str, rows: Sequence[Row]) -> Verdict:
+    return Verdict(digest, "", False, 0, tuple(row.trajectory.example_id for row in rows))
