@@ -65,7 +65,7 @@ def listening(server: Answering, tls: ssl.SSLContext | None = None) -> Iterator[
                 self.send_header(name, value)
             self.end_headers()
             with suppress(ConnectionError):  # the client had read enough
-                self.wfile.write(answer)
+                self.wfile.write(b"" if self.command == "HEAD" else answer)
 
         do_GET = do_HEAD = do_POST = handle_one
 

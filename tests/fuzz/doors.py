@@ -44,6 +44,8 @@ with (
 
     from combee.clients import energy
     from combee.clients.model.memo import Memo
+    from combee.clients.model.wire import Completion
+    from combee.errors import CombeeError
     from combee.jsonread import read_json
     from combee.methods.protocol import ParseError
     from combee.methods.replies import MAX_MENDED_CHARS
@@ -81,26 +83,36 @@ class Wire:
     url: str = "http://127.0.0.1:1/v1"
     raw: bytes = b""
     asked: list[bytes] = field(default_factory=list)
+    connections: int = 0
 
     def __call__(self) -> AsyncMockBackend:
-        return AsyncMockBackend([self.raw])
+        return Connecting([self.raw])
+
+
+class Connecting(AsyncMockBackend):
+    """Counts the connections that read what stands on the wire."""
+
+    async def connect_tcp(self, *where: Any, **how: Any) -> Any:
+        WIRE.connections += 1
+        return await super().connect_tcp(*where, **how)
 
 
 WIRE: Any = Wire()
 ROLES = (*replies.PROMPTS, "models", "metrics", "replay", "energy", "prometheus")
 
 
-def reply(data: bytes) -> None:
-    """What an endpoint sends: to a call of each role, with status and headers, and beside calls."""
+def reply(data: bytes) -> Completion | CombeeError | None:
+    """What an endpoint sends: to a call of each role, with status and headers, and beside calls. Returns what
+    a call came to."""
     role, raw = ROLES[data[0] % len(ROLES)] if data else "task", data[1:]
     WIRE.raw = raw
     with mock.patch.object(pools, "AutoBackend", WIRE):
-        LOOP.run(_answered(role, raw))
+        return LOOP.run(_answered(role, raw))
 
 
-async def _answered(role: str, raw: bytes) -> None:
+async def _answered(role: str, raw: bytes) -> Completion | CombeeError | None:
     if role in replies.PROMPTS:
-        await replies.asked(WIRE, role, Memo(Kept()))  # type: ignore[arg-type]
+        return await replies.asked(WIRE, role, Memo(Kept()))  # type: ignore[arg-type]
     elif role == "energy":  # clients of these two read certificates, which takes longer than all else
         with contextlib.suppress(energy.UnreadableError):
             energy._counters(raw)
@@ -108,6 +120,7 @@ async def _answered(role: str, raw: bytes) -> None:
         read_answer(Query("latency", "candidate", "up"), raw, {0: 0, 60: 1})
     else:
         await replies._read_beside(role, WIRE, raw)
+    return None
 
 
 def reply_seeds() -> Iterable[bytes]:

@@ -13,8 +13,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from doors import DOORS, GATEWAY, LOOP, variants
+from doors import DOORS, GATEWAY, LOOP, ROLES, WIRE, replies, reply, variants
 from hostile import http
+
+from combee.clients.model.wire import Completion
 
 HERE = Path(__file__).parent
 SECONDS = int(os.environ.get("COMBEE_FUZZ_SECONDS", "60"))
@@ -27,6 +29,15 @@ def test_a_door_takes_what_is_known_to_be_hard(name: str) -> None:
     for whole in door.seeds():
         for data in variants(whole):
             door.one(data)
+
+
+@pytest.mark.parametrize("role", ["models", *replies.PROMPTS])
+def test_what_an_endpoint_sends_is_read_from_the_wire(role: str) -> None:
+    """The client connects to nothing else, and an answer that stands there is the answer to the call."""
+    before, shape = WIRE.connections, replies.SHAPES.get(role, replies.CHAT)[0]
+    came = reply(bytes([ROLES.index(role)]) + http(replies.body(shape)))
+    assert WIRE.connections == before + 1
+    assert role == "models" or isinstance(came, Completion), came
 
 
 def test_a_header_that_no_server_may_send_is_left_out_of_an_answer() -> None:
