@@ -19,6 +19,7 @@ pytestmark = pytest.mark.e2e
 WORKERS = {"concurrency": 8, "hedgeBudget": 0}
 FIXED = {"mode": "Fixed", "size": 20, "reason": "test"}
 SEED, STORES, MANY_STORES = 18, 24, 1000
+PAIRS, MANY_PAIRS = 12, 100
 KILLS, MANY_KILLS = 3, 34
 
 
@@ -34,8 +35,8 @@ def run(sims: Sims, key: Path, manifest: Manifest, tmp_path: Path) -> Killed:
     return Killed(manifest(train=paths[0], held_out=paths[1], batching=FIXED, workers=WORKERS), sim, 8)
 
 
-def survives_damage(run: Killed, folder: Path, stores: int, part: int = 0) -> None:
-    """Damage a file in each of so many copies of a finished run, and go on with it. In three of four the same
+def survives_damage(run: Killed, folder: Path, stores: int, part: int = 0, files: int = 1) -> None:
+    """Damage files in each of so many copies of a finished run, and go on with it. In three of four the same
     command makes the result again from what lies there."""
     whole, seed, ends = folder / "whole", f"corrupted {SEED} part {part}", Counter[str]()
     run.to_the_end(whole)
@@ -46,7 +47,7 @@ def survives_damage(run: Killed, folder: Path, stores: int, part: int = 0) -> No
         if number % 4:
             (out / "result.json").unlink()
         print(f"{number}: ", end="")
-        ends[survives(run, out, other, draw, wanted)] += 1
+        ends[survives(run, out, other, draw, wanted, files)] += 1
     print(f"seed {seed!r}, {stores} stores: {dict(ends)}")
 
 
@@ -61,6 +62,16 @@ def another(run: Killed, folder: Path) -> Path:
 
 def test_a_damaged_store_is_mended_or_named(run: Killed, tmp_path: Path) -> None:
     survives_damage(run, tmp_path, STORES)
+
+
+def test_a_store_with_two_damaged_files_is_mended_or_one_is_named(run: Killed, tmp_path: Path) -> None:
+    survives_damage(run, tmp_path, PAIRS, files=2)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600, func_only=True)  # a hundred runs are gone on with
+def test_a_hundred_stores_with_two_damaged_files(run: Killed, tmp_path: Path) -> None:
+    survives_damage(run, tmp_path, MANY_PAIRS, part=1, files=2)
 
 
 @pytest.mark.long
@@ -98,6 +109,17 @@ def test_what_somebody_edited_is_kept_and_named_and_nobody_is_asked(run: Killed,
     assert [(out / name).read_bytes() for name in names] == wanted
     assert (out / "prompt.md.orig").read_text() == "My own prompt.\n" and "prompt.md.orig" in said
     assert len(list(out.glob("*.orig"))) == 1
+
+
+def test_an_edited_text_keeps_no_blob_from_being_made_again(run: Killed, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run.to_the_end(out)
+    wanted = kept(out)
+    (out / "lessons.md").write_text("My own lessons.\n")
+    shutil.rmtree(out / "store" / "blobs")
+    (out / "result.json").unlink()
+    assert ends_as(run, out, wanted) == "mended"
+    assert (out / "lessons.md.orig").read_text() == "My own lessons.\n"
 
 
 @pytest.mark.parametrize("answers", ["all", "some"])
