@@ -1,0 +1,56 @@
+"""A file of a run's store is damaged between two iterations: the step that wrote it makes it again, and the
+run learns what a laptop learns from the same plans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_tools import Cluster, eventually, run_python
+from laptop import blob, locally
+from runs import Runs, operating, short
+
+pytestmark = pytest.mark.timeout(900, func_only=True)
+CLAIM = {"name": "store", "persistentVolumeClaim": {"claimName": "quickstart-store"}}
+DAMAGE = """
+import glob, json, os
+(receipt,) = glob.glob("/store/runs/*/steps/*-i000-finish-a0/00000.manifest.json")
+digest = json.load(open(receipt))["outputs"]["artifact"]
+path = f"blobs/{digest[:2]}/{digest}"
+os.unlink(f"/store/{path}")
+open(f"/store/{path}", "w").write("{}")
+print(path, end="")
+"""
+
+
+def test_a_blob_that_is_damaged_between_iterations_is_made_again(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    runs, log = Runs(cluster, namespace), tmp_path / "operator.log"
+    runs.apply(short)
+    with operating(cluster, namespace, log):
+        eventually("the first finish has its pod", lambda: _finish(runs).get("ready"), seconds=300)
+    # Nothing new begins without an operator, and what is placed goes on.
+    eventually("it is done", lambda: _finish(runs).get("succeeded"))
+    mount = {"volumeMounts": [{"name": "store", "mountPath": "/store"}]}
+    path = run_python(cluster, namespace, DAMAGE, container=mount, volumes=[CLAIM])
+    with operating(cluster, namespace, log):
+        status = runs.ended()
+    assert status["phase"] == "Learned", status["message"]
+    assert status["state"]["mended"] == 1
+    events = cluster.get("events", namespace=namespace)["items"]
+    (event,) = [one for one in events if one["reason"] == "FileDamaged"]
+    assert path in event["message"], event
+    locally(runs, tmp_path, short)
+    held = cluster.get("configmap", status["published"], namespace=namespace)["data"]
+    for name in ("prompt.md", "artifact.json"):
+        assert blob(tmp_path, held[name]).exists(), f"the laptop learned another {name}"
+    print(f"{event['message']}; {status['message']}")
+
+
+def _finish(runs: Runs) -> dict[str, Any]:
+    """The status of the first iteration's last Job."""
+    labels = "combee.dev/iteration=0,combee.dev/step=finish"
+    jobs = runs.cluster.get("jobs", "-l", labels, namespace=runs.namespace)["items"]
+    return next((job.get("status", {}) for job in jobs), {})
