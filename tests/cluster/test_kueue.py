@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,82 +11,15 @@ from cluster_tools import Cluster, eventually
 from earlier import earlier, tree_before
 from kills import SLOTS, answer_log
 from laptop import blob, learn
-from releases import apply_crds
+from local_queues import NODES, QUOTA, Queues, deleted, waiting_for_pods, watched
+from releases import CHART, NAME, Release, apply_crds
 from runs import ENDED, FINISHED, Operator, Runs, at_once, operating
 
 from combee.objects.queues import QUEUE_LABEL
 
 pytestmark = [pytest.mark.kueue, pytest.mark.alone, pytest.mark.timeout(1200)]
-KUEUE = "kueue.x-k8s.io/v1beta2"
-QUOTA = {"cpu": "200m", "memory": "512Mi"}
-"""Room for one step pod and one engine: one run."""
-NODES = {"kubernetes.io/os": "linux"}
-"""The nodes of the flavor, which pods that state no node get from it."""
-
-
-@dataclass
-class Queues:
-    """A ClusterQueue of its own with the LocalQueue team-a, in which the more urgent preempt."""
-
-    cluster: Cluster
-    namespace: str
-
-    def apply(self, quota: dict[str, str], local: str = "team-a", **more: Any) -> None:
-        resources = [{"name": resource, "nominalQuota": amount} for resource, amount in quota.items()]
-        flavor = {"name": self.namespace, "resources": resources}
-        spec = {
-            "namespaceSelector": {},
-            "preemption": {"withinClusterQueue": "LowerPriority"},
-            "resourceGroups": [{"coveredResources": list(quota), "flavors": [flavor]}],
-            **more,
-        }
-        made = [
-            self._made("ResourceFlavor", self.namespace, spec={"nodeLabels": NODES}),
-            self._made("ClusterQueue", self.namespace, spec=spec),
-            self._made("LocalQueue", local, spec={"clusterQueue": self.namespace}),
-            self._made("WorkloadPriorityClass", "learning-low", value=10),
-            self._made("WorkloadPriorityClass", "learning-high", value=1000),
-        ]
-        self.cluster.kubectl("apply", "-f", "-", namespace=self.namespace, stdin=made)
-
-    @staticmethod
-    def _made(kind: str, name: str, **more: Any) -> dict[str, Any]:
-        return {"apiVersion": KUEUE, "kind": kind, "metadata": {"name": name}, **more}
-
-    def workload(self, run: str) -> dict[str, Any]:
-        chosen = ("workloads.kueue.x-k8s.io", "-l", f"combee.dev/run={run}")
-        (found,) = self.cluster.get(*chosen, namespace=self.namespace)["items"] or [{}]
-        return dict(found)
-
-    def evictions(self, run: str, reason: str) -> int:
-        """How often Kueue took a run's place away."""
-        stats = self.workload(run).get("status", {}).get("schedulingStats", {})
-        return sum(one["count"] for one in stats.get("evictions", ()) if one["reason"] == reason)
-
-    def quota(self, run: str = "quickstart") -> tuple[str, str, str]:
-        """What the run says of its queue."""
-        stated = Runs(self.cluster, self.namespace).status(run).get("conditions", ())
-        told = (c for c in stated if c["type"] == "QuotaReserved")
-        return next(((c["status"], c["reason"], c["message"]) for c in told), ("", "", ""))
-
-    def waits(self, run: str = "quickstart") -> bool:
-        return self.quota(run)[:2] == ("False", "WaitingForQuota")
-
-    def admitted(self, run: str = "quickstart") -> bool:
-        return self.quota(run)[:2] == ("True", "Reserved")
-
-    def pods(self, run: str = "quickstart") -> list[dict[str, Any]]:
-        """Those that are or may come to be at work."""
-        found = self.cluster.get("pods", "-l", f"combee.dev/run={run}", namespace=self.namespace)["items"]
-        over = ("Succeeded", "Failed")
-        return [
-            p for p in found if "deletionTimestamp" not in p["metadata"] and p["status"]["phase"] not in over
-        ]
-
-    def at_work(self, step: str) -> list[dict[str, Any]]:
-        chosen = f"combee.dev/run=quickstart,combee.dev/step={step}"
-        jobs = self.cluster.get("jobs", "-l", chosen, namespace=self.namespace)["items"]
-        return [job for job in jobs if job.get("status", {}).get("ready")]
+TWO = {"cpu": "400m", "memory": "1Gi"}
+"""Room for two runs."""
 
 
 @pytest.fixture
@@ -145,7 +77,7 @@ def test_a_run_is_queued_admitted_preempted_by_a_more_urgent_one_and_ends_with_t
 
         status = runs.ended()
         assert status["phase"] == "Learned", status["message"]
-    assert not queues.workload("quickstart"), "its place goes with its end"
+    eventually("its place goes after its end", lambda: not queues.workload("quickstart"), seconds=60)
     answers = log.answers().values()
     twice = sum(len(given) - 1 for given in answers)
     print(f"{len(answers)} calls, {twice} answered twice, {SLOTS} in flight at most")
@@ -168,10 +100,7 @@ def test_a_queue_that_is_drained_has_all_pods_of_a_run_at_once_and_the_run_goes_
     eventually("it says so", queues.waits)
     print(queues.quota()[2])
 
-    def reserved() -> Any:
-        return queues.workload("quickstart").get("status", {}).get("admission")
-
-    eventually("its place is given back", lambda: not reserved())
+    eventually("its place is given back", lambda: not queues.admission())
     assert runs.status()["phase"] not in ENDED
 
     queues.apply(QUOTA, stopPolicy="None")
@@ -181,10 +110,12 @@ def test_a_queue_that_is_drained_has_all_pods_of_a_run_at_once_and_the_run_goes_
     assert blob(tmp_path, runs.playbook()).exists()
 
 
-def test_five_runs_in_a_queue_without_room_for_two_all_end(
-    cluster: Cluster, namespace: str, operator: Operator, queues: Queues
+def test_five_runs_in_a_queue_without_room_for_two_all_end_and_none_is_let_in_before_the_pods_of_another_end(
+    cluster: Cluster, namespace: str, operator: Operator, queues: Queues, tmp_path: Path
 ) -> None:
-    """A hundredth of each amount: 11 cpu, of which a Job asks for 2 and an engine for 5."""
+    """A hundredth of each amount: 11 cpu, of which a Job asks for 2 and an engine for 5. The engine has the
+    longest name that one may have."""
+    pods, places, engine = tmp_path / "pods", tmp_path / "places", "m" * 63
     runs, names = Runs(cluster, namespace), [f"run-{number}" for number in range(5)]
 
     def named(name: str) -> Callable[[dict[str, Any]], None]:
@@ -194,6 +125,8 @@ def test_five_runs_in_a_queue_without_room_for_two_all_end(
             spec = run["spec"]
             spec["queue"] = {"name": "team-a"}
             spec["seed"] = 7 + int(name[-1])
+            spec["engines"][0]["name"] = engine
+            spec["models"] = {role: {"engineRef": {"name": engine}} for role in ("task", "proposer")}
             spec["engines"][0]["template"]["spec"]["resources"]["requests"]["cpu"] = "50m"
             spec["workers"]["template"] = {"spec": {"resources": {"requests": {"cpu": "20m"}}}}
 
@@ -206,17 +139,23 @@ def test_five_runs_in_a_queue_without_room_for_two_all_end(
 
     def over() -> bool:
         nonlocal most
-        most = max(most, sum(map(queues.admitted, names)) - sum(map(ended, names)))
-        return all(map(ended, names))
+        most = max(most, sum(map(queues.admitted, names)))
+        return all(runs.status(name).get("phase") in ENDED for name in names)
 
-    def ended(name: str) -> bool:
-        return runs.status(name).get("phase") in ENDED
-
-    eventually("all five are over", over, seconds=900, every=2)
+    with (
+        watched(cluster, namespace, "pods", pods),
+        watched(cluster, namespace, "workloads.kueue.x-k8s.io", places),
+    ):
+        eventually("all five are over", over, seconds=900, every=2)
+        eventually("no place is left", queues.empty, seconds=60)
     phases = {name: runs.status(name)["phase"] for name in names}
     print(f"{phases}; {most} admitted at once at most")
     assert set(phases.values()) <= set(FINISHED) and most == 1
-    assert not cluster.get("workloads.kueue.x-k8s.io", namespace=namespace)["items"]
+    left = {run: when for run, _, when in deleted(places)}
+    ends = {run: when for run, component, when in deleted(pods) if component == "engine"}
+    print(f"left the queue {left}, the engine's pod went {ends}")
+    assert ends.keys() == left.keys() == set(names)
+    assert all(ends[run] < left[run] for run in names)
 
 
 def test_a_run_in_work_of_the_version_before_goes_back_into_its_queue_whole_and_ends(
@@ -252,3 +191,109 @@ def test_a_default_queue_that_holds_back_what_the_run_did_not_put_into_it_is_nam
     message = queues.quota()[2]
     print(message)
     assert "held back by a queue that the cluster put it into" in message, message
+
+
+def test_runs_that_share_an_engine_each_reserve_it_and_it_stays_while_one_of_them_has_its_place(
+    cluster: Cluster, namespace: str, operator: Operator, queues: Queues
+) -> None:
+    runs, names = Runs(cluster, namespace), ("quickstart", "second")
+
+    def sharing(name: str) -> Callable[[dict[str, Any]], None]:
+        def change(run: dict[str, Any]) -> None:
+            low()(run)
+            run["metadata"]["name"] = name
+            run["spec"]["seed"] = 7 + names.index(name)
+            run["spec"]["engines"][0]["shared"] = True
+
+        return change
+
+    def engines() -> dict[str, list[str]]:
+        """uid -> the runs that use it."""
+        chosen = ("-l", "app.kubernetes.io/component=engine")
+        metas = [one["metadata"] for one in cluster.get("deployments", *chosen, namespace=namespace)["items"]]
+        return {m["uid"]: sorted(ref["name"] for ref in m.get("ownerReferences", ())) for m in metas}
+
+    queues.apply(QUOTA)
+    for name in names:
+        runs.apply(sharing(name))
+    eventually("one is admitted", lambda: sorted(map(queues.admitted, names)) == [False, True])
+    (waits,) = (name for name in names if not queues.admitted(name))
+    eventually("the other waits for room for an engine, too", lambda: "cpu" in queues.quota(waits)[2])
+    queues.apply(TWO)
+    eventually("both use one engine", lambda: list(engines().values()) == [list(names)], seconds=300)
+    (uid,) = engines()
+
+    queues.activate("quickstart", False)
+    eventually("it has given its place back", lambda: not queues.admission("quickstart"), seconds=60)
+    print(queues.quota("quickstart")[2])
+    assert engines() == {uid: ["second"]}, "the other one still has its place"
+    queues.activate("quickstart", True)
+    for name in names:
+        assert runs.ended(name)["phase"] in FINISHED
+    eventually(
+        "the engine goes with its last run, and their places", lambda: not engines() and queues.empty()
+    )
+
+
+def test_a_run_whose_pods_do_not_come_up_in_time_is_taken_back_and_tells_kueue_when_they_do(
+    cluster: Cluster, namespace: str, operator: Operator, queues: Queues
+) -> None:
+    runs, there = Runs(cluster, namespace), "combee.dev/there"
+
+    def elsewhere(run: dict[str, Any]) -> None:
+        low()(run)
+        run["spec"]["engines"][0]["template"]["spec"]["nodeSelector"] = {there: "true"}
+
+    with waiting_for_pods(cluster, 60):
+        queues.apply(QUOTA)
+        runs.apply(elsewhere)
+        eventually("it is admitted", queues.admitted)
+        taken = eventually("it is taken back", lambda: queues.evictions("quickstart", "PodsReadyTimeout"))
+        eventually("it says so", lambda: queues.waits() and queues.quota()[2])
+        print(taken, queues.quota()[2])
+        cluster.kubectl("label", "node", "--all", f"{there}=true")
+        try:
+            eventually("Kueue hears that its pods came up", lambda: _ready(queues), seconds=300)
+            assert runs.ended()["phase"] in FINISHED
+        finally:
+            cluster.kubectl("label", "node", "--all", f"{there}-")
+
+
+def _ready(queues: Queues) -> bool:
+    told = queues.workload("quickstart").get("status", {}).get("conditions", ())
+    return any(one["type"] == "PodsReady" and one["status"] == "True" for one in told)
+
+
+def test_the_charts_roles_and_policies_are_enough_for_a_run_in_a_queue(
+    cluster: Cluster, namespace: str, team: str
+) -> None:
+    release, runs, queues = Release(cluster, namespace), Runs(cluster, team), Queues(cluster, team)
+    values: dict[str, Any] = {
+        "namespaces": [team],
+        "crds": {"install": False},
+        "userRoles": {"create": False},
+        "engineImages": ["localhost/combee-sim"],
+        "engineArguments": ["--time-scale"],
+    }
+    queues.apply(QUOTA)
+    try:
+        release.install(values)
+        runs.apply(low())
+        eventually("it may not read flavors", lambda: "cannot be asked" in queues.quota()[2])
+        print(queues.quota()[2])
+        values["readQueues"] = True
+        release.helm("upgrade", NAME, str(CHART), "--wait", "--timeout", "240s", values=values)
+        eventually("its map is at work", lambda: queues.at_work("map"), seconds=300)
+        assert _ready(queues), "who is at work has told Kueue so"
+        queues.apply(QUOTA, stopPolicy="HoldAndDrain")
+        eventually("its place is given back", lambda: not queues.admission())
+        assert not queues.pods()
+        queues.apply(QUOTA, stopPolicy="None")
+        assert runs.ended()["phase"] in FINISHED
+        eventually("it has left its queue", queues.empty)
+        queues.apply(QUOTA | {"cpu": "50m"})
+        runs.apply(urgent)
+        eventually("the next one waits in it", lambda: queues.waits("urgent") and not queues.empty())
+    finally:
+        release.uninstall()
+    assert queues.empty(), "an uninstall leaves no place"
