@@ -36,8 +36,9 @@ PROGRAMS = {
     "combee-worker": ("combee.pod.main", "program"),
     "combee-operator": ("combee.operator.program", "main"),
     "kill-at-writes": ("kill_at_writes", "main"),
+    "killed-at-write": ("killed_at_write", "main"),
 }
-"""As in pyproject.toml, and one of the tests'."""
+"""As in pyproject.toml, and two of the tests'."""
 FORKING = multiprocessing.get_context("forkserver")
 FORKING.set_forkserver_preload(["warm", "warm_imports"])
 

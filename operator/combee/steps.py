@@ -49,6 +49,9 @@ class StepKind:
     """steps of the same iteration whose results it reads."""
     sharded: bool = False
     """many pods do it, each a shard, and leave their results in the store."""
+    together: bool = False
+    """several pods may do it, all of it: they divide its calls, and the first that is through leaves the
+    result."""
     writes_store: bool = True
     command: str = "step"
     """what ``combee-worker`` is told to do."""
@@ -101,7 +104,7 @@ MAP = StepKind(
     "map", "Learning", data=("train",), roles=("task", "proposer", "evaluator", "proxy"), sharded=True
 )
 # Aggregates what the map left, and sees no rows.
-REDUCE = StepKind("reduce", "Learning", roles=("proposer", "embedder"), waits_for=("map",))
+REDUCE = StepKind("reduce", "Learning", roles=("proposer", "embedder"), waits_for=("map",), together=True)
 # Replays entries on train rows, then scores the artifact on heldOut.
 FINISH = StepKind(
     "finish",

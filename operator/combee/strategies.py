@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from combee import extensions
 from combee.algo.ranges import Range
 from combee.algo.retransmit import Redundancy, choose_redundancy
-from combee.algo.tree import Caps, Level, pack, plan_leaves, plan_levels
+from combee.algo.tree import Caps, Level, leaf_count, pack, plan_leaves, plan_levels
 from combee.api.aggregation import Aggregation
 
 REFLECTION_TOKENS = 250
@@ -103,6 +103,20 @@ def leaves_in_map(strategy: str, mode: str, leaf_size: int, subgroups: str | Non
     [True, False]
     """
     return strategy == "ParallelScan" and mode == "Retransmit" and leaf_size == 1 and not subgroups
+
+
+def leaf_calls(how: Aggregation, redundancy: Redundancy, n: int) -> int:
+    """Return how many leaf calls of n reflections several pods may divide in the reduce: none where the map
+    makes them, and none of a strategy that has no leaves.
+
+    >>> leaf_calls(Aggregation(), Redundancy("Retransmit", 1, 4, 8), 100_000)
+    12500
+    """
+    in_map = leaves_in_map(how.strategy, redundancy.mode, redundancy.leaf_size, how.subgroups)
+    if how.strategy != "ParallelScan" or in_map:
+        return 0
+    sizes = redundancy.copies, redundancy.leaf_size
+    return leaf_count(n, *sizes, subgroups=how.subgroups, max_fan_in=how.max_fan_in)
 
 
 def scanned(how: Aggregation, batch: Batch) -> Calls:

@@ -76,8 +76,17 @@ class Cluster:
         self.who = Identity(self.run.name, UID)
         (self.folder / "store").mkdir(parents=True)
 
-    def start(self, step: Step, shard: int = 0, *, word: str = "step", **params: object) -> Pod:
-        """A pod of a step: exactly the files and variables that the contract names."""
+    def start(
+        self,
+        step: Step,
+        shard: int = 0,
+        *,
+        word: str = "step",
+        program: tuple[str, ...] = (),
+        **params: object,
+    ) -> Pod:
+        """A pod of a step: exactly the files and variables that the contract names. ``program``: another one
+        than the worker's."""
         step = replace(step, params={"engineWaitSeconds": 60, **step.params, **self.params, **params})
         root = self.folder / f"pod{len(self.pods):03d}"
         self._lay_out(root, step)
@@ -91,7 +100,7 @@ class Cluster:
         }
         if self.run.spec.task.container is not None:
             variables["COMBEE_ADDRESS"] = self.address(len(self.pods))
-        words, errors = ["combee-worker", word], root / "stderr"
+        words, errors = [*(program or ("combee-worker", word))], root / "stderr"
         process = Program(words, environment(**variables, **self.variables), os.devnull, errors)
         self.pods.append(Pod(process, root))
         return self.pods[-1]
@@ -156,11 +165,13 @@ class Cluster:
         """Map, reduce and finish, all started at once; a map pod that dies is started again."""
         after = {kind: step_name(self.run.name, UID, step.iteration, kind) for kind in ("reduce", "finish")}
         inputs = {**step.inputs, "map": step.name}
-        reduce = Step(after["reduce"], "reduce", step.iteration, step.seed, inputs=inputs)
+        pods = self.plans[step.iteration].reduce_shards
+        reduce = Step(after["reduce"], "reduce", step.iteration, step.seed, pods, inputs=inputs)
         inputs = {**inputs, "reduce": reduce.name, "profile": step_name(self.run.name, UID, 0, "profile")}
         finish = Step(after["finish"], "finish", step.iteration, step.seed, inputs=inputs)
         maps = [self.start(step, shard) for shard in range(step.shards)]
-        waiting = [(one, self.start(one, waitSeconds=230)) for one in (reduce, finish)]
+        waiting = [(reduce, self.start(reduce, shard, waitSeconds=230)) for shard in range(pods)]
+        waiting.append((finish, self.start(finish, waitSeconds=230)))
         disturb(maps, step.iteration)
         for shard, pod in enumerate(maps):
             while (code := pod.wait()) != 0:

@@ -170,7 +170,7 @@ class _Replay(LocalExecutor):
         if recorded.error:
             self.summaries[step.name] = recorded
             return
-        paths = [receipt_path(self.context, step.name, shard) for shard in range(step.shards)]
+        paths = [receipt_path(self.context, step.name, shard) for shard in range(step.results)]
         lost = await self.record.lost(paths)
         self.memo.lost, self.kept.lossy = errors_of(lost), bool(lost)
         before = len(self.kept.replayed.differences)

@@ -27,7 +27,15 @@ from combee.plan.cluster.diagnose import (
 )
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.queues import held_back
-from combee.plan.cluster.seen import EngineSeen, JobSeen, RolloutsSeen, Seen, ServiceSeen, Trouble
+from combee.plan.cluster.seen import (
+    YIELDED,
+    EngineSeen,
+    JobSeen,
+    RolloutsSeen,
+    Seen,
+    ServiceSeen,
+    Trouble,
+)
 from combee.plan.types import MAX_SUMMARY_BYTES, POD_MESSAGE_BYTES, IterationPlan, StepSummary
 from combee.records import Owner
 from combee.steps import kind_of
@@ -91,8 +99,8 @@ class Observer:
 
     async def _job(self, raw: Object, now: float) -> JobSeen:
         job = job_seen(raw)
-        one_pod = job.completions == 1 and not kind_of(job.kind).sharded
-        if one_pod and (job.complete or at_rest(raw)):
+        # Of several pods that do a step together any has the result.
+        if not kind_of(job.kind).sharded and (job.complete or at_rest(raw)):
             left = await self._left(raw)
             if left is not None:
                 return replace(job_seen(raw, summary=left[0]), message_bytes=left[1])
@@ -206,8 +214,9 @@ class Observer:
 
 
 def result_of(pods: Iterable[Object]) -> StepSummary | None:
-    """The summary of the first pod that ended with a result; None: none did."""
-    return next((summary for pod in pods if (summary := result_in(pod)) is not None), None)
+    """The summary of the first pod that ended with a result, or that yielded; None: none did."""
+    left = [summary for pod in pods if (summary := result_in(pod)) is not None]
+    return min(left, key=lambda summary: summary.error == YIELDED, default=None)
 
 
 def message_bytes(pods: Iterable[Object]) -> int:

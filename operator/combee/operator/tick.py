@@ -31,6 +31,7 @@ from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import QueueSeen, Seen
 from combee.plan.cluster.status import About, refused_status, run_status
 from combee.plan.decide import Identity
+from combee.plan.types import IterationPlan
 from combee.records import Owner
 from combee.times import rfc3339
 
@@ -152,7 +153,8 @@ class Ticker:
             plan = decide_cluster(run, memory, seen)
             if plan.freeze is None:
                 return plan, seen
-            frozen = await self.executor.freeze(plan.freeze, plan.clocks, owner)
+            freeze = for_pods(plan.freeze, memory, self.settings)
+            frozen = await self.executor.freeze(freeze, plan.clocks, owner)
             seen = replace(seen, plans={**seen.plans, frozen.iteration: frozen})
         raise BugError(f"{MAX_ROUNDS} plans in one tick", where=owner.name)
 
@@ -183,6 +185,13 @@ def _at_rest(status: RunStatus) -> bool:
     """Return whether a run is over, with no step under way and no place in a queue."""
     placed = any(one.reason is Reason.RESERVED for one in status.conditions)
     return status.phase.over and not status.steps and not placed
+
+
+def for_pods(plan: IterationPlan, memory: Memory, settings: Settings) -> IterationPlan:
+    """Return the plan as a run's pods can read it: those of another release may not know that several of them
+    reduce together."""
+    ours = memory.images.get("worker") == settings.worker_image
+    return plan if ours else replace(plan, reduce_shards=1)
 
 
 def _refusal(error: ManifestError) -> RefusedError:

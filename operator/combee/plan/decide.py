@@ -30,11 +30,13 @@ from combee.plan.spending import affordable, closing_cost, priced
 from combee.plan.state import Best, RunState, after_iteration, after_profile, charge, limits_of
 from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
 from combee.steps import DIAGNOSE, EVALUATE, ITERATION, PROFILE
-from combee.strategies import redundancy_of
+from combee.strategies import leaf_calls, redundancy_of
 
 EVALUATIONS_PER_RUN = 20
 """heldOut's select half is scored about this often in a run, whatever the batch size is, so that
 strategies are compared at equal numbers of examples."""
+CALLS_A_POD, SLOTS_A_POD = 1000, 256
+"""The leaf calls and the slots from which on one more pod is worth its start in a reduce."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +228,7 @@ def iteration_steps(facts: _Facts, state: RunState, plan: IterationPlan) -> tupl
         inputs = {"artifact": state.artifact, **{name: steps[name].name for name in kind.waits_for}}
         if kind.sums_up:
             inputs[PROFILE.name] = facts.step(PROFILE.name, 0).name
-        shards = plan.shards if kind.sharded else 1
-        steps[kind.name] = facts.step(kind.name, plan.iteration, shards=shards, inputs=inputs)
+        steps[kind.name] = facts.step(kind.name, plan.iteration, shards=plan.pods(kind), inputs=inputs)
     return tuple(steps.values())
 
 
@@ -257,6 +258,7 @@ def iteration_plan(spec: RunSpec, state: RunState, gpu_seconds: float = 0.0) -> 
         variants=variants,
         diversity=diversity_of(spec, state),
         scored_by=state.scored_by,
+        reduce_shards=reduce_shards_of(spec.workers, leaf_calls(aggregation, redundancy, batch.size), slots),
     )
 
 
@@ -265,6 +267,12 @@ def shards_of(workers: Workers, examples: int) -> int:
     at least one call in flight and one request a minute, so that more pods would exceed the run's limits."""
     limits = (workers.parallelism, examples, workers.concurrency, workers.requests_per_minute)
     return min(limit for limit in limits if limit is not None)
+
+
+def reduce_shards_of(workers: Workers, leaves: int, slots: int) -> int:
+    """Return the number of pods that reduce a batch together: as many as have calls and slots enough to be
+    worth their start, within the limits of a map's."""
+    return max(1, shards_of(workers, min(leaves // CALLS_A_POD, slots // SLOTS_A_POD)))
 
 
 def evaluation_due(spec: RunSpec, state: RunState, done: int) -> bool:

@@ -19,12 +19,13 @@ from combee.api.aggregation import Merge, Strategy
 from combee.errors import BugError, UserError
 from combee.jsonread import MALFORMED, finite, read_json
 from combee.records import Diversity
+from combee.steps import StepKind, kind_of
 from combee.strategies import leaves_in_map
 
-PLAN_VERSION = 5
-"""Version 2 added ``trial``, 3 ``variants``, 4 ``diversity`` and 5 ``scored_by``; a plan is written as the
-oldest that holds it."""
-DIVERSITY_VERSION, SEVERAL_TEXTS_VERSION, ONE_TEXT_VERSION = 4, 3, 2
+PLAN_VERSION = 6
+"""Version 2 added ``trial``, 3 ``variants``, 4 ``diversity``, 5 ``scored_by`` and 6 ``reduce_shards``; a plan
+is written as the oldest that holds it."""
+SCORER_VERSION, DIVERSITY_VERSION, SEVERAL_TEXTS_VERSION, ONE_TEXT_VERSION = 5, 4, 3, 2
 OLDEST_PLAN_VERSION = 1
 """A plan of version 1 says nothing of trials and is read as no trial."""
 SUMMARY_VERSION = 1
@@ -78,6 +79,8 @@ class IterationPlan:
     """what keeps its proposals from being all alike; None where the manifest does not ask for it."""
     scored_by: Scorer = "evaluator"
     """who scores its map, replays and select by a rubric; without a rubric nobody is asked."""
+    reduce_shards: int = 1
+    """the pods that reduce it together."""
     version: int = PLAN_VERSION
 
     @property
@@ -90,10 +93,17 @@ class IterationPlan:
         """Whether the map makes the leaves."""
         return leaves_in_map(self.strategy, self.redundancy, self.leaf_size, self.subgroups)
 
+    def pods(self, kind: StepKind) -> int:
+        """Return how many pods do a step of a kind."""
+        if kind.together:
+            return self.reduce_shards
+        return self.shards if kind.sharded else 1
+
     def to_json(self) -> bytes:
         """Return canonical bytes, of the oldest version that can hold the plan: equal plans, equal bytes."""
         body = asdict(self)
         for name, default, version in (
+            ("reduce_shards", 1, SCORER_VERSION),
             ("scored_by", "evaluator", DIVERSITY_VERSION),
             ("diversity", None, SEVERAL_TEXTS_VERSION),
             ("variants", 1, ONE_TEXT_VERSION),
@@ -169,6 +179,11 @@ class Step:
     inputs: Mapping[str, str] = field(default_factory=dict)
     """the digests (or step names) of what it reads."""
     params: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def results(self) -> int:
+        """The number of results that it leaves: one of each shard, or one of all."""
+        return self.shards if kind_of(self.kind).sharded else 1
 
 
 @dataclass(frozen=True, slots=True)

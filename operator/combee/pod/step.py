@@ -41,7 +41,7 @@ from combee.errors import (
 from combee.names import rollout_token, step_name
 from combee.objects.rollout_layout import PORT
 from combee.plan.state import limits_of
-from combee.plan.types import DAMAGED_FILE, StepSummary
+from combee.plan.types import DAMAGED_FILE, StepSummary, add_usage
 from combee.pod.budget import gpus_by, kept_by, shared_limits, spent_before, with_budget, with_shards
 from combee.pod.damage import answers_before, is_to_be_mended, mends, not_made_again, written_by
 from combee.pod.data import PodData, initial_playbook
@@ -55,6 +55,7 @@ from combee.tasks.protocol import Task
 from combee.tasks.registry import task_of
 from combee.tasks.traces import TracesTask
 from combee.work.context import Accounts, Runner, WorkContext, context_tokens, read_receipt, write_receipt
+from combee.work.sharing import used_by_others
 from combee.work.steps import help_map, run_shard
 
 if TYPE_CHECKING:
@@ -94,6 +95,19 @@ class _Worker:
     inputs: list[StepSummary] = field(default_factory=list)
     """what the earlier steps left, once it is there."""
 
+    @property
+    def assists(self) -> bool:
+        """Whether it does a step together with others and is not the one that tells why it cannot be done."""
+        return KINDS[self.pod.step.kind].together and self.pod.shard > 0
+
+    @property
+    def place(self) -> int:
+        """Which of the step's receipts is its own."""
+        return min(self.pod.shard, self.pod.step.results - 1)
+
+    async def _receipt(self, context: WorkContext | Accounts) -> StepSummary | None:
+        return await read_receipt(context, self.pod.step.name, self.place)
+
     async def run(self) -> int:
         """Do one shard, then help others; return the exit code. Raises errors that are no step's result."""
         pod = self.pod
@@ -102,8 +116,14 @@ class _Worker:
             async with self._context(store) as (context, self.guard):
                 self.log.say("INFO", "at work", startedSeconds=round(time.monotonic() - self.log.begun, 3))
                 done = self.before
-                if done is None or is_to_be_mended(done, pod.step):
+                mends = done is not None and is_to_be_mended(done, pod.step)
+                if done is None or (mends and not self.assists):
                     done = await self._result(replace(context, before=done))
+                if self.assists and (mends or done.error):
+                    done = None if mends else await self._receipt(context)
+                if done is None:
+                    self.log.say("INFO", "what came of the step is told by another pod")
+                    return DONE
                 self.tell(done)
                 self.log.say("INFO", "the result is kept")
                 if pod.shard == 0:
@@ -124,7 +144,7 @@ class _Worker:
         """Return the shard's summary. A permanent error is a result, and is written as one."""
         pod = self.pod
         try:
-            return await self._worked(context)
+            return await self._worked_beside_others(context)
         except DamagedError as error:
             left = await written_by(context.store, context.prefix, error)
             level = "WARNING" if left else "ERROR"
@@ -139,11 +159,32 @@ class _Worker:
                 error = not_made_again(context.store, str(pod.step.params[DAMAGED_FILE]), error)
             self.log.say("ERROR", str(error), error=error.code)
             failed = self.summary(error.code, str(error))
+        if self.assists:
+            return failed
+        if KINDS[pod.step.kind].together and pod.step.shards > 1 and not self.again:
+            others = await used_by_others(context, pod.step, pod.shard)
+            failed = replace(failed, usage=add_usage(failed.usage, others))
         try:
-            return await write_receipt(context, failed, pod.shard)
+            return await write_receipt(context, failed, self.place)
         except CombeeError as error:
             self.tell(failed)
             raise TransientError(f"the step's error cannot be kept: {error}", where=pod.step.name) from None
+
+    async def _worked_beside_others(self, context: WorkContext) -> StepSummary:
+        """Do the shard, unless another pod that does the same step is through first."""
+        alone = not KINDS[self.pod.step.kind].together or self.pod.step.shards < 2
+        if alone or context.before is not None:
+            return await self._worked(context)
+        working = asyncio.ensure_future(self._worked(context))
+        try:
+            while not working.done():
+                await asyncio.wait({working}, timeout=LOOK_SECONDS)
+                if not working.done() and (done := await self._receipt(context)) is not None:
+                    return done
+            return working.result()
+        finally:
+            working.cancel()
+            await asyncio.wait({working})
 
     async def _worked(self, context: WorkContext) -> StepSummary:
         pod, step, plan = self.pod, self.pod.step, self.pod.plan
@@ -162,7 +203,7 @@ class _Worker:
                 passed_on = self.summary(broken.error, broken.message)
                 if broken.error == DamagedError.code and broken.outputs:
                     return replace(passed_on, outputs=broken.outputs)
-                return await write_receipt(context, passed_on, pod.shard)
+                return await write_receipt(context, passed_on, self.place)
             self.log.say("INFO", "the inputs are there")
         self._start_guard(began)
         if KINDS[step.kind].opens:
@@ -251,7 +292,7 @@ class _Worker:
         prefix = run_prefix(pod.name, pod.uid)
         progress = LogProgress(self.log)
         accounts = Accounts(store, prefix, self._noticing(guard), guard, progress, Memo(store))
-        self.before = await read_receipt(accounts, pod.step.name, pod.shard)
+        self.before = await self._receipt(accounts)
         if self.again and self.before is not None:
             accounts = replace(accounts, memo=await answers_before(store, self.before))
         task: Task = TracesTask()

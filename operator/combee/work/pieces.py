@@ -15,6 +15,7 @@ PATIENCE = 3.0
 """An owner waits for a helper this many times as long as the slowest example took so far."""
 LEAST_PATIENCE_SECONDS = 5.0
 LOOK_SECONDS = 0.25
+LEFT = ".left"
 
 
 def pieces(positions: list[int], size: int) -> list[list[int]]:
@@ -44,9 +45,10 @@ class Claims:
         store, claim, path = self.context.store, str(self.me).encode(), self._path(piece)
         return await store.aput_new(path, claim) or await store.aget(path) == claim
 
-    async def leave(self, piece: int) -> None:
-        """Say that this pod works on a piece no more: it has answered it, or never will."""
-        await self.context.store.aput_new(f"{self._path(piece)}.left", b"")
+    async def leave(self, piece: int, given: bytes = b"") -> None:
+        """Say that this pod works on a piece no more: it has answered it, or never will. ``given``: what it
+        leaves to those who wait."""
+        await self.context.store.aput_new(f"{self._path(piece)}{LEFT}", given)
 
     async def settled(self, piece: int) -> None:
         """Wait until the owner may begin a piece. What a helper answered is in the memo by then."""
@@ -55,13 +57,22 @@ class Claims:
         await asyncio.shield(self._settled[piece])
 
     async def _settle(self, piece: int) -> None:
-        if await self.take(piece):
-            return
-        clock = self.context.clock
+        if not await self.take(piece):
+            await self.left(piece)
+
+    async def left(self, piece: int) -> bytes:
+        """Wait until the pod that claimed a piece works on it no more, and return what it left; nothing where
+        it takes too long."""
+        clock, path = self.context.clock, f"{self._path(piece)}{LEFT}"
         until = clock() + max(LEAST_PATIENCE_SECONDS, PATIENCE * self.slowest_seconds)
-        left = f"{self._path(piece)}.left"
-        while clock() < until and not await self.context.store.aexists(left):  # noqa: ASYNC110 - another pod writes it
+        while (given := await self.context.store.aget(path)) is None and clock() < until:  # noqa: ASYNC110 - another pod writes it
             await asyncio.sleep(LOOK_SECONDS)
+        return given or b""
 
     def _path(self, piece: int) -> str:
-        return f"{self.context.prefix}/claims/{self.step}/{self.shard:05d}-{piece:05d}"
+        return f"{claims_path(self.context.prefix, self.step)}/{self.shard:05d}-{piece:05d}"
+
+
+def claims_path(prefix: str, step: str) -> str:
+    """Return the folder of the claims of a step."""
+    return f"{prefix}/claims/{step}"

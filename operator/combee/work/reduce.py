@@ -7,8 +7,9 @@ It leaves ``updates`` (JSON lines), ``retention`` (JSON) and the call graph ``ca
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 
 from combee.errors import BugError
 from combee.methods.protocol import Part, Rendered, Update
@@ -29,19 +30,22 @@ from combee.work.decode import leaf_of, reflection_of
 from combee.work.pool import pooled
 from combee.work.reduction import Leaf, Reduction, joined
 from combee.work.retention import Lessons
+from combee.work.sharing import Sharing
 from combee.work.together import Together
 from combee.work.variants import changes_of, name_of, of_text
 
 
 async def run_reduce(
-    context: WorkContext, step: Step, plan: IterationPlan, shown: Sequence[Rendered]
+    context: WorkContext, step: Step, plan: IterationPlan, shown: Sequence[Rendered], shard: int = 0
 ) -> StepSummary:
-    """Run the reduce step of an iteration. ``shown``: the texts that it works with."""
+    """Run the reduce step of an iteration. ``shown``: the texts that it works with; ``shard``: which of the
+    pods it is that do it together. The first one that is through writes the receipt."""
     started = context.clock()
     receipts = await require_receipts(context, step.inputs[MAP.name], plan.shards)
     reflections = await _reflections(context, receipts)
     made = await _leaves(context, receipts)
-    parts = await _parts(context, plan, shown, reflections, made)
+    pods = partial(Sharing, step, shard) if step.shards > 1 else None
+    parts = await _parts(context, plan, shown, reflections, made, pods)
     reduction = joined(context, [part for part, _ in parts])
     updates = [update for _, part_updates in parts for update in part_updates]
     carried = context.method.carried_all(reflections, updates)
@@ -78,9 +82,10 @@ async def _parts(
     shown: Sequence[Rendered],
     reflections: Sequence[Reflection],
     made: Sequence[Leaf],
+    pods: Callable[[str], Sharing] | None = None,
 ) -> list[tuple[Reduction, list[Update]]]:
     """Reduce the parts of each text separately, all side by side, and return each with its updates. ``made``:
-    leaves that the map made."""
+    leaves that the map made; ``pods``: this one's place among several that reduce a part."""
     parts = [
         (name_of(shown, text), part)
         for text in shown
@@ -94,7 +99,8 @@ async def _parts(
         name, part = item
         own = replace(context, progress=together.part()) if len(parts) > 1 else context
         leaves = [leaf for leaf in made if (leaf.variant, leaf.part) == (name, part.name)]
-        reduction = Reduction(own, plan, own.asker(plan), part.shown, part.reflections, leaves)
+        sharing = pods(f"{name}/{part.name}") if pods is not None else None
+        reduction = Reduction(own, plan, own.asker(plan), part.shown, part.reflections, leaves, sharing)
         return reduction, changes_of(name, await reduce_of(plan.strategy)(reduction))
 
     return await pooled(parts, reduced, width=max(1, len(parts)))

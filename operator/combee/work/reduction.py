@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain as chained
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from combee.algo.tokens import estimate_tokens
 from combee.algo.tree import Caps
@@ -18,6 +18,9 @@ from combee.work.asker import LOSSES, Asker
 from combee.work.context import WorkContext
 from combee.work.pool import pooled
 from combee.work.retention import Lessons, Level, summed
+
+if TYPE_CHECKING:
+    from combee.work.sharing import Sharing
 
 AGAIN_TEMPERATURE = 0.7
 """The least that an ask after the first is drawn at: at 0 a model says the same again."""
@@ -56,6 +59,8 @@ class Reduction:
     reflections: Sequence[Reflection]
     made: Sequence[Leaf] = ()
     """leaves that the map made."""
+    sharing: Sharing | None = None
+    """its place among the pods that reduce it together; None where it is alone."""
     levels: list[Level] = field(default_factory=list)
     lost_calls: int = 0
     unknown_ids: int = 0

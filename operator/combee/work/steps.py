@@ -33,7 +33,7 @@ async def run_step(
     the untouched artifact, which the closing evaluation compares with."""
     plan = plans.get(step.iteration)
     if not KINDS[step.kind].sharded or plan is None:
-        return await run_shard(context, step, plan, baseline)
+        return await run_shard(context, replace(step, shards=1), plan, baseline)
     work = await _work(context, step, plan, baseline)
     context.progress.begin(step.kind, plan.batch_size)
     try:
@@ -88,7 +88,7 @@ async def _work(
 
 async def _done(work: _Work) -> StepSummary:
     """Return the shard's summary: the receipt that it left, or the one made now."""
-    receipt = await done_before(work.context, work.step.name, work.shard)
+    receipt = await done_before(work.context, work.step.name, min(work.shard, work.step.results - 1))
     return (
         receipt
         if receipt is not None
@@ -109,7 +109,7 @@ _WORK: Mapping[str, Callable[[_Work], Coroutine[Any, Any, StepSummary]]] = {
     PROFILE.name: lambda work: run_profile(work.context, work.step),
     DIAGNOSE.name: lambda work: run_diagnose(work.context, work.step),
     MAP.name: lambda work: run_map(work.context, work.step, work.plan, work.shard, work.shown),
-    REDUCE.name: lambda work: run_reduce(work.context, work.step, work.plan, work.shown),
+    REDUCE.name: lambda work: run_reduce(work.context, work.step, work.plan, work.shown, work.shard),
     FINISH.name: lambda work: run_finish(work.context, work.step, work.plan, work.artifact, work.shown),
     EVALUATE.name: _evaluate,
 }

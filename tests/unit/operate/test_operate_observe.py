@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from combee import names
+from combee.objects.types import Settings
 from combee.observe.complaints import Complaints
 from combee.observe.runs import Observer, result_in, summary_of
+from combee.operator.tick import for_pods
 from combee.plan.cluster.memory import Memory
 from combee.plan.types import StepSummary
 from combee.records import Owner
+from sample_plan import PLAN
 
 FINISH = "formula-3fa9c1d2-i000-finish-a0"
 SAID = StepSummary(FINISH, "finish", outputs={"artifact": "d"})
@@ -114,6 +118,26 @@ async def test_the_pods_of_a_map_are_counted_by_their_job() -> None:
     cluster = Cluster(job("map", active=1, ready=0), pod(SAID))
     one = await see(cluster)
     assert (one.ended, one.live, cluster.listed) == (False, True, ["Job"])
+
+
+async def test_of_pods_that_do_a_step_together_any_has_the_result() -> None:
+    silent = {"status": {"containerStatuses": [{"name": "worker", "state": {"terminated": {"exitCode": 0}}}]}}
+    late = StepSummary(FINISH.replace("finish", "reduce"), "reduce", error="Yielded")
+    left = replace(late, error="", outputs={"updates": "d"})
+    several = job("reduce", active=1, ready=0, succeeded=2)
+    several["spec"]["completions"] = 3
+    one = await see(Cluster(several, silent, pod(late), pod(left)))
+    assert (one.completions, one.ended, one.summary) == (3, True, left)
+
+
+@pytest.mark.parametrize(("image", "pods"), [("worker:2", 3), ("worker:1", 1), (None, 1)])
+def test_pods_of_another_release_are_given_no_reduce_that_they_cannot_divide(
+    image: str | None, pods: int
+) -> None:
+    images = {} if image is None else {"worker": image}
+    plan = replace(PLAN, reduce_shards=3)
+    given = for_pods(plan, Memory(images=images), Settings("worker:2"))
+    assert given == replace(plan, reduce_shards=pods)
 
 
 async def test_a_job_that_the_cluster_put_into_a_queue_is_held_back_there() -> None:

@@ -507,6 +507,14 @@ def test_a_pod_that_ended_is_a_result_before_its_job_is_complete() -> None:
     assert ask(got.memory, placed("finish"), plans={1: plan(1)}).delete == (ended.name,)
 
 
+def test_the_job_of_a_pod_that_found_no_place_goes_once_the_others_did_its_step() -> None:
+    ended = replace(done("reduce"), complete=False, ended=True, completions=3, succeeded=2)
+    later = memory(replace(LEARNING, iteration=1))
+    assert ask(later, ended, placed("map", 1), plans={1: plan(1)}).delete == (ended.name,)
+    counted = replace(ended, succeeded=3)
+    assert ask(later, counted, placed("map", 1), plans={1: plan(1)}).delete == ()
+
+
 def test_a_place_given_up_is_taken_anew_when_the_job_says_so() -> None:
     gave_up = replace(summary("reduce"), error=YIELDED)
     job_of_it = job("reduce", ended=True, summary=gave_up)

@@ -9,7 +9,14 @@ import pytest
 from combee.algo.budget import Spend
 from combee.api.load import parse_run
 from combee.api.run import RunSpec, Workers
-from combee.plan.decide import Identity, decide, evaluation_due, iteration_plan, shards_of
+from combee.plan.decide import (
+    Identity,
+    decide,
+    evaluation_due,
+    iteration_plan,
+    reduce_shards_of,
+    shards_of,
+)
 from combee.plan.observed import Observed
 from combee.plan.spending import kept_for_look
 from combee.plan.state import Best, DataFacts, RunState
@@ -385,3 +392,51 @@ def test_a_map_has_no_more_pods_than_calls_to_share(
     given = {"parallelism": parallelism, "concurrency": concurrency, "requestsPerMinute": requests_per_minute}
     workers = Workers.model_validate({name: limit for name, limit in given.items() if limit is not None})
     assert shards_of(workers, examples) == shards
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "leaves", "slots", "pods"),
+    [
+        # A pod more is worth its start only where it has calls to make and slots to make them in.
+        (8, 12_500, 64, 1),
+        (8, 12_500, 512, 2),
+        (8, 12_500, 10_000, 8),
+        (8, 3_100, 10_000, 3),
+        (1, 12_500, 10_000, 1),
+        (8, 0, 10_000, 1),
+    ],
+)
+def test_a_reduce_has_as_many_pods_as_its_calls_and_slots_are_worth(
+    parallelism: int, leaves: int, slots: int, pods: int
+) -> None:
+    workers = Workers.model_validate({"parallelism": parallelism, "concurrency": slots})
+    assert reduce_shards_of(workers, leaves, slots) == pods
+
+
+@pytest.mark.parametrize(
+    ("strategy", "pods"), [("ParallelScan", 4), ("Naive", 1), ("Summarize", 1)], ids=lambda one: str(one)
+)
+def test_a_large_reduce_is_planned_for_several_pods_which_leave_one_result(strategy: str, pods: int) -> None:
+    facts = replace(LEARNING.facts, train_rows=100_000) if LEARNING.facts else None
+    about = spec(
+        aggregation={"strategy": strategy},
+        batching={"mode": "Fixed", "size": 100_000, "reason": "all at once"},
+        workers={"concurrency": 2000},
+    )
+    plan = iteration_plan(about, replace(LEARNING, facts=facts))
+    assert (plan.shards, plan.reduce_shards) == (4, pods)
+    assert IterationPlan.from_json(plan.to_json(), where="here") == plan
+    assert (b"reduce_shards" in plan.to_json()) == (pods > 1)
+    got = decide(
+        spec=about,
+        who=WHO,
+        state=replace(LEARNING, facts=facts),
+        snapshot=Snapshot(plans={0: plan}),
+        elapsed_seconds=0.0,
+    )
+    steps = (*got.start, *got.then)
+    assert [(step.kind, step.shards, step.results) for step in steps] == [
+        ("map", 4, 4),
+        ("reduce", pods, 1),
+        ("finish", 1, 1),
+    ]

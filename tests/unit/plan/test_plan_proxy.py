@@ -36,7 +36,7 @@ from combee.plan.decide import Identity, Plan, decide
 from combee.plan.preview import DataShape, preview
 from combee.plan.spending import closing_cost, tokens_a_rollout
 from combee.plan.state import VERDICT_COST, RunState
-from combee.plan.types import PLAN_VERSION, IterationPlan, RoleUsage, Snapshot, StepSummary
+from combee.plan.types import SCORER_VERSION, IterationPlan, RoleUsage, Snapshot, StepSummary
 from combee.steps import KINDS
 
 HOLDS, REFUTED = Calibration(0.9, 0.8, 0.95, 80), Calibration(0.4, 0.2, 0.55, 80)
@@ -93,7 +93,7 @@ def test_who_scores_is_frozen_with_the_plan(
     assert got.state.verdict_cost == cost and got.state.proxy == compared
     data = got.freeze.to_json()
     assert IterationPlan.from_json(data, where="here") == got.freeze
-    assert json.loads(data)["version"] == (PLAN_VERSION if scored_by == "proxy" else 2)
+    assert json.loads(data)["version"] == (SCORER_VERSION if scored_by == "proxy" else 2)
     assert ("scored_by" in json.loads(data)) is (scored_by == "proxy")
 
 

@@ -72,8 +72,13 @@ def look_after(memory: Memory, seen: Seen) -> Upkeep:
         if job.step not in summaries:
             memory, why = _again(memory, job)
             failed = failed or why
-    delete = tuple(job.name for job in jobs if job.live and _past(memory, job))
+    delete = tuple(job.name for job in jobs if (job.live or _unplaced(job)) and _past(memory, job))
     return Upkeep(memory, summaries, delete, failed)
+
+
+def _unplaced(job: JobSeen) -> bool:
+    """Return whether one of several pods has found no place, while another did all there was to do."""
+    return job.ended and job.completions > 1 and not job.placed
 
 
 def _caught_up(memory: Memory, seen: Seen) -> Memory:
@@ -115,8 +120,8 @@ def _again(memory: Memory, job: JobSeen) -> tuple[Memory, Outcome | None]:
 def _result_of(job: JobSeen) -> StepSummary | None:
     """Return what came of a Job's step; None while it is not done or says nothing that can be relied on.
 
-    The pods of a map leave their results in the store: it is done when its Job is. The one pod of any
-    other step is done when it has ended, which the Job says a second or two later.
+    The pods of a map leave their results in the store: it is done when its Job is. Any other step is done
+    when its pods have ended, which the Job says a second or two later.
     """
     if not (job.complete or job.ended):
         return None

@@ -41,7 +41,7 @@ class JobSeen:
     """when it was made, as the API writes times."""
     complete: bool = False
     ended: bool = False
-    """whether its one pod ended well: the Job will be complete in a second or two."""
+    """whether its pods ended, one of them well: the Job will be complete in a second or two."""
     failed: str = ""
     """why it failed for good; empty while it has not."""
     disrupted: bool = False
@@ -54,7 +54,7 @@ class JobSeen:
     expiring: bool = False
     """whether it deletes itself after a while."""
     summary: StepSummary | None = None
-    """what the pod of a one-pod Job left when it ended; None when it left nothing that can be read."""
+    """what a pod left that did the whole step, when it ended; None when none left what can be read."""
     trouble: Trouble | None = None
     message_bytes: int = MAX_SUMMARY_BYTES
     """how many bytes its pod could leave, where it ended: beside many sidecars fewer than else."""

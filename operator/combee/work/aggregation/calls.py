@@ -9,6 +9,7 @@ from combee.algo.grouping import grouped
 from combee.methods.protocol import Update
 from combee.records import Reflection
 from combee.work.reduction import Reduction
+from combee.work.sharing import Call, Inputs, made_together
 
 ONE_CALL = "one call"
 
@@ -25,6 +26,16 @@ async def one_call(
     updates = trace([update for one in made for update in one])
     reduction.report(ONE_CALL, len(inputs), len(reflections), updates)
     return updates
+
+
+async def divided(
+    reduction: Reduction, stage: str, items: Sequence[Inputs], call: Call[Inputs]
+) -> list[list[Update]]:
+    """Return what ``call`` makes of each item, as one stage. Its calls are divided among the pods that reduce
+    the part together."""
+    if reduction.sharing is not None:
+        return await made_together(reduction, reduction.sharing, stage, items, call)
+    return await reduction.side_by_side(stage, items, partial(call, reduction, stage))
 
 
 async def leaf(

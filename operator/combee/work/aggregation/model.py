@@ -9,7 +9,7 @@ from functools import partial
 from combee.algo.tokens import estimate_tokens
 from combee.algo.tree import pack
 from combee.methods.protocol import Update
-from combee.work.aggregation.calls import canonical, merge
+from combee.work.aggregation.calls import canonical, divided, merge
 from combee.work.reduction import Reduction
 
 
@@ -26,6 +26,6 @@ async def climb(reduction: Reduction, leaves: list[list[Update]]) -> list[Update
             break
         stage = f"merge level {depth}"
         inputs = [[update for index in group for update in level[index]] for group in groups]
-        level = await reduction.side_by_side(stage, inputs, partial(merge, reduction, stage, keep=False))
+        level = await divided(reduction, stage, inputs, partial(merge, keep=False))
         level = [node for node in level if node]
     return canonical([update for node in level for update in node])

@@ -52,8 +52,7 @@ async def _rounds(reduction: Reduction) -> list[list[Update]]:
         )
         stage = leaf_stage(number + 1)
         groups = [[reduction.reflections[todo[index]] for index in leaf] for leaf in dealt]
-        leaf = partial(calls.leaf, reduction, stage, ordinal=number)
-        leaves += await reduction.side_by_side(stage, groups, leaf)
+        leaves += await calls.divided(reduction, stage, groups, partial(calls.leaf, ordinal=number))
         sent, todo = todo, _report(reduction, stage, len(groups), len(todo), leaves)
         if todo == sent and reduction.lost_calls == lost_calls:
             break  # models that were asked, and carried none of it

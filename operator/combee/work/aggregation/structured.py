@@ -7,7 +7,7 @@ from __future__ import annotations
 from functools import partial
 
 from combee.methods.protocol import Update
-from combee.work.aggregation.calls import canonical, merge
+from combee.work.aggregation.calls import canonical, divided, merge
 from combee.work.reduction import Reduction
 
 
@@ -17,7 +17,5 @@ async def group(reduction: Reduction, leaves: list[list[Update]]) -> list[Update
     plan = reduction.plan
     as_estimated = int(plan.max_input_tokens / (plan.token_factor or 1.0))
     grouping = reduction.context.method.group(updates, cap=plan.max_fan_in, max_tokens=as_estimated)
-    merged = await reduction.side_by_side(
-        "merge", grouping.clusters, partial(merge, reduction, "merge", keep=True)
-    )
+    merged = await divided(reduction, "merge", grouping.clusters, partial(merge, keep=True))
     return canonical([*grouping.passed, *(update for cluster in merged for update in cluster)])
