@@ -98,14 +98,13 @@ class Ticker:
         owner = Owner(meta["name"], meta["namespace"], meta["uid"])
         submitted = run
         memory = Memory.from_status(before.state)
-        begun = bool(before.start_time)
-        if not begun:
+        if not before.start_time:
             memory = replace(memory, nodes=await self.nodes.gpus_of(run.spec, self.clock()))
         looks = None
         if asks_for_reasons(memory, run.spec, self.policy):
             looks = await self.versions.looks(run.spec, owner.namespace)
         try:
-            question(run.spec, self.policy, memory.nodes, started=begun, looks=looks)
+            question(run.spec, self.policy, memory.nodes, started=bool(before.start_time), looks=looks)
         except RefusedError as error:
             # Its Playbook or the nodes may have the answer by then, and neither wakes the run.
             await self._refuse(raw, before, error)
@@ -125,15 +124,13 @@ class Ticker:
         try:
             plan, seen = await self._decide(about_run, owner, memory, seen)
             run = with_models(run, plan.memory)
-            await self.executor.follow(plan, run, owner, settings, seen)
+            if refused := await self._follow(plan, run, owner, settings, seen):
+                seen = replace(seen, queue=QueueSeen(lacks=refused))
+                plan = decide_cluster(about_run, memory, seen)
             if plan.memory.published and not before.published and run.spec.playbook_ref is not None:
                 await self.versions.announce(run, owner, plan.memory)
         except ChangedError:
             return SOON_SECONDS
-        except RefusedPlaceError as error:
-            # It is asked again at the resync: what refuses it may be mended, or be of another version.
-            seen = replace(seen, queue=QueueSeen(lacks=f"{error.what}. {error.fix}"))
-            plan = decide_cluster(about_run, memory, seen)
         except ManifestError as error:
             return await self._refuse(raw, before, _refusal(error))
         about = About(
@@ -157,6 +154,17 @@ class Ticker:
             frozen = await self.executor.freeze(freeze, plan.clocks, owner)
             seen = replace(seen, plans={**seen.plans, frozen.iteration: frozen})
         raise BugError(f"{MAX_ROUNDS} plans in one tick", where=owner.name)
+
+    async def _follow(
+        self, plan: ClusterPlan, run: PromptLearningRun, owner: Owner, settings: Settings, seen: Seen
+    ) -> str:
+        """Carry the plan out. Return why the run cannot have a place in its queue, where that is refused: it
+        is asked for again at the resync, since what refuses it may be mended."""
+        try:
+            await self.executor.follow(plan, run, owner, settings, seen)
+        except RefusedPlaceError as error:
+            return f"{error.what}. {error.fix}"
+        return ""
 
     def _pinned(self, memory: Memory) -> tuple[Settings, Memory]:
         """Return the settings and memory with the images that the run began with: an upgrade does not change
