@@ -29,11 +29,15 @@ MAX_NAME = 63
 
 PROMPT_KEY, ARTIFACT_KEY, GATE_KEY = "prompt.md", "artifact.json", "gate.json"
 METHOD_KEY, COMPONENTS_KEY, FINDINGS_KEY = "method", "prompt.json", "findings.json"
+RETRIEVAL_KEY = "retrieval.json"
 """Keys of a published version's ConfigMap: the text that models are shown; what of its artifact the next run
 may start from; its scores on gate; its base method, absent with ACE; its components by name, where it has
-several; what is wrong with it. The text, the artifact and the components are files of a run's folder, too."""
-SHOWN_KEYS = PROMPT_KEY, COMPONENTS_KEY, METHOD_KEY, ARTIFACT_KEY
+several; what is wrong with it; how much of the text one question is shown, where that is not all. The text,
+the artifact and the components are files of a run's folder, too."""
+SHOWN_KEYS = PROMPT_KEY, COMPONENTS_KEY, METHOD_KEY, RETRIEVAL_KEY, ARTIFACT_KEY
 """those of them that are delivered: scores on gate stay with the version."""
+SERVED_KEYS = PROMPT_KEY, METHOD_KEY, RETRIEVAL_KEY
+"""those of them that say what a gateway puts in front of a request."""
 LESSONS_FILE = "lessons.md"
 """The file of a run's folder that says where each lesson comes from."""
 LESSONS_MARK = "Notes for people on what was learned; prompt.md is what models are shown."

@@ -192,6 +192,30 @@ def test_the_active_playbook_comes_first_and_the_rest_passes_untouched(shared: S
     assert not {"cookie", "accept-encoding"} & {name.lower() for name in headers}
 
 
+def test_a_version_with_budgets_is_served_as_far_as_the_last_question_asks_for_it(scene: Scene) -> None:
+    rules = "\n".join(f"[b-{k}] helpful={k} harmful=0 :: For P-{k:04d} add {k}" for k in range(90))
+    made = content("formula", C, rules)
+    made["data"]["retrieval.json"] = '{"coreTokens": 30, "tailTokens": 50}'
+    scene.api.put("configmaps", made)
+    scene.api.put("playbookversions", version("formula", C, created=2))
+    scene.api.edit("playbooks", "formula", lambda body: body["status"].update(activeDigest=C))
+    scene.becomes(C)
+    heads = set()
+    for number in (7, 12):
+        messages = [
+            {"role": "user", "content": "P-0055?"},
+            {"role": "assistant", "content": "It adds 55."},
+            {"role": "user", "content": f"And P-{number:04d}?"},
+        ]
+        got = scene.ask(body=chat(messages=messages))
+        assert (got.status, got.digest) == (200, C)
+        first, *rest = scene.upstream.messages()
+        assert rest == messages
+        assert f"For P-{number:04d}" in first["content"] and "P-0055" not in first["content"]
+        heads.add(first["content"].partition("# PLAYBOOK\n\n")[2].partition("\n\n")[0])
+    assert len(heads) == 1 and "For P-0089" in heads.pop(), "both begin with the same core"
+
+
 @pytest.mark.parametrize(
     ("method", "path", "query"),
     [

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from bench.harness import calls_of
 from e2e_support import FORMULA, MODEL, ROOT, Sim, Sims, result_of
 from killing import Killed, survives, survives_all, survives_every_write
 
@@ -67,6 +68,26 @@ def diagnosed(sim: Sim, folder: Path) -> Killed:
 def test_a_diagnosis_at_every_write(sim: Sim, tmp_path: Path) -> None:
     survives_every_write(diagnosed(sim, tmp_path), tmp_path, after="-profile")
     assert result_of(tmp_path / "whole")["diagnosis"]["examples"] > 0
+
+
+def test_a_core_and_a_tail(sim: Sim, tmp_path: Path) -> None:
+    rules = "\n".join(
+        f"[p-{k}] helpful=0 harmful=0 :: On form F-{k:04d} write the year and the office that it is from."
+        for k in range(250)
+    )
+    (tmp_path / "start.md").write_text(f"## FORMS\n{rules}\n")
+    task = {"data": some(tmp_path, 20, 24), "initialPlaybook": {"uri": str(tmp_path / "start.md")}}
+    method = {"ace": {"retrieval": {"coreTokens": 100, "tailTokens": 100}}}
+    path = written(tmp_path, "formula.yaml", 10, task=task, method=method)
+    survives_all(Killed(path, sim, CONCURRENCY), tmp_path, 3, "retrieval")
+    lines = (tmp_path / "whole" / "rollouts.jsonl").read_text().splitlines()
+    asked = {(one["stage"].split()[0], one["promptTokens"]) for one in map(json.loads, lines)}
+    assert {"wave", "map", "replay", "select"} <= {stage for stage, _ in asked}
+    calls = (row for row in calls_of(tmp_path / "whole", 1) if isinstance(row, list))
+    read = {(row[1].split()[0], row[4]) for row in calls if row[0] == "proposer"}
+    assert max(prompt for _, prompt in asked) < 1000, "no rollout is shown the whole playbook"
+    assert max(prompt for stage, prompt in read if stage == "map") < 2000, "and no reflection"
+    assert min(prompt for stage, prompt in read if stage == "leaf") > 4000, "a leaf is: it keeps it"
 
 
 ROWS = {1: (20, 24), 3: (40, 40)}

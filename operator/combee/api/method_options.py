@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from combee.api.aggregation import Aggregation
-from combee.api.common import Bool, Int, Model, Rule
+from combee.api.common import Bool, Int, Model, Rule, refuse
 from combee.names import ARTIFACT_KEY, PROMPT_KEY
 
 if TYPE_CHECKING:
@@ -40,6 +40,24 @@ class Options(Model):
         return stated
 
 
+class Retrieval(Model):
+    """How much of a playbook one question is shown: a core that is the same for all, and a tail for it."""
+
+    core_tokens: Int = Field(
+        ge=0,
+        le=80_000,
+        description="Tokens of the entries with the best votes, which every prompt begins with.",
+    )
+    tail_tokens: Int = Field(
+        ge=50, le=80_000, description="Tokens of the other entries that are most alike to the question."
+    )
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of both."""
+        return self.core_tokens + self.tail_tokens
+
+
 class AceOptions(Options):
     """Options of ACE."""
 
@@ -60,6 +78,37 @@ class AceOptions(Options):
         description="Tell calls that distil lessons which entries lost their replays, and why, so that "
         "these are not stated again.",
     )
+    retrieval: Retrieval | None = Field(
+        default=None,
+        description="Show a core of the playbook and what is most alike to the question, here and where a "
+        "gateway serves it. Absent: the whole playbook.",
+    )
+
+    @model_validator(mode="after")
+    def _leaves_something_out(self) -> Self:
+        chosen = self.retrieval
+        if chosen is not None and chosen.tokens >= self.render_token_budget:
+            raise refuse(
+                f"retrieval chooses up to {chosen.tokens} tokens of a playbook of at most "
+                f"{self.render_token_budget}, which is all of it",
+                "Lower coreTokens or tailTokens, or raise renderTokenBudget.",
+            )
+        return self
+
+    @classmethod
+    def rules(cls, spec: type[Model]) -> tuple[Rule, ...]:
+        """Return the CEL rule of a choice that leaves nothing out."""
+        return (
+            Rule(
+                cls,
+                "!has(self.retrieval) || self.retrieval.coreTokens + self.retrieval.tailTokens"
+                " < self.renderTokenBudget",
+                "retrieval chooses all of a playbook of renderTokenBudget: lower coreTokens or tailTokens, "
+                "or raise renderTokenBudget",
+                "method_options.AceOptions._leaves_something_out",
+                ".retrieval",
+            ),
+        )
 
     @model_serializer(mode="wrap")
     def _digest_as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -68,4 +117,6 @@ class AceOptions(Options):
         if not self.tell_refused:
             data.pop("tellRefused", None)
             data.pop("tell_refused", None)
+        if self.retrieval is None:
+            data.pop("retrieval", None)
         return data

@@ -24,7 +24,7 @@ from combee.api.common import NOT_FILLED_IN, Int, Model, refuse
 from combee.api.extension import Names
 from combee.api.method_gepa import GepaOptions
 from combee.api.method_mipro import MiproOptions
-from combee.api.method_options import AceOptions, Options
+from combee.api.method_options import AceOptions, Options, Retrieval
 from combee.api.method_textgrad import TextGradOptions
 
 OPTIONS: Mapping[str, type[Options]] = {
@@ -109,6 +109,17 @@ class Method(Model):
     def render_token_budget(self) -> int:
         """The tokens that what is learned may take in a prompt."""
         return self.stated.render_token_budget
+
+    @property
+    def retrieval(self) -> Retrieval | None:
+        """How much of what is learned one question is shown; None: all of it."""
+        chosen: Retrieval | None = getattr(self.stated, "retrieval", None)
+        return chosen
+
+    @property
+    def shown_token_budget(self) -> int:
+        """The tokens of what is learned that the prompt of one example may have."""
+        return self.render_token_budget if self.retrieval is None else self.retrieval.tokens
 
     @property
     def budget_field(self) -> str:

@@ -20,7 +20,15 @@ from combee.gateway.metrics import Metrics
 from combee.gateway.page.views import Seen
 from combee.gateway.spool import Place
 from combee.gateway.table import NOTHING, Check, Limits, Mirroring, Route, Served, Table, TrafficComparison
-from combee.names import DIGEST_ANNOTATION, METHOD_KEY, PLAYBOOK_KIND, PLAYBOOK_VERSION_KIND, PROMPT_KEY
+from combee.names import (
+    DIGEST_ANNOTATION,
+    METHOD_KEY,
+    PLAYBOOK_KIND,
+    PLAYBOOK_VERSION_KIND,
+    PROMPT_KEY,
+    RETRIEVAL_KEY,
+    SERVED_KEYS,
+)
 from combee.plan.playbook.authentic import refuse_replaced
 from combee.plan.playbook.serving import Version, Wanted, ranking
 from combee.plan.playbook.watch import mirrors
@@ -39,10 +47,11 @@ _COMPARISON_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,127}")
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A version's text, and the method that made it if its ConfigMap names one."""
+    """A version's text, and what its ConfigMap says of it: the method that made it, how much is shown."""
 
     text: str
     method: str = ""
+    retrieval: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,13 +329,15 @@ class Director:
     async def _content(self, version: Version) -> Served | None:
         """Return a version, ready to be served; None when its content cannot be had."""
         try:
-            published, error = await self.content(version), f"not in ConfigMap {version.config_map}"
+            if (one := await self.content(version)) is not None:
+                # A large playbook takes a while to be taken apart, and requests do not wait for it.
+                preface = await asyncio.to_thread(preface_of, one.text, one.method, one.retrieval)
+                return Served(version.digest, preface)
+            error = f"not in ConfigMap {version.config_map}"
         except CombeeError as problem:
-            published, error = None, str(problem)
-        if published is None:
-            log.warning("no content", extra={"digest": version.digest[:12], "error": error})
-            return None
-        return Served(version.digest, preface_of(published.text, published.method))
+            error = str(problem)
+        log.warning("no content", extra={"digest": version.digest[:12], "error": error})
+        return None
 
     async def content(self, version: Version) -> Published | None:
         """Return what a version's ConfigMap holds; None when it is gone or of another artifact. Raises
@@ -334,12 +345,12 @@ class Director:
         stored = await self.kube.get("ConfigMap", self.namespace, version.config_map) or {}
         label = ((stored.get("metadata") or {}).get("annotations") or {}).get(DIGEST_ANNOTATION)
         data = stored.get("data") or {}
-        text, method = data.get(PROMPT_KEY), str(data.get(METHOD_KEY, ""))
+        text = data.get(PROMPT_KEY)
         if text is None or label != version.digest:
             return None
         where = f"ConfigMap {version.config_map}"
-        refuse_replaced(data, version.content_digests, where, (PROMPT_KEY, METHOD_KEY))
-        return Published(str(text), method)
+        refuse_replaced(data, version.content_digests, where, SERVED_KEYS)
+        return Published(str(text), str(data.get(METHOD_KEY, "")), str(data.get(RETRIEVAL_KEY, "")))
 
     def seen(self, playbook: str) -> Seen:
         """Return a Playbook and its versions as the API server has them, for the page."""

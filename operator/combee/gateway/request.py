@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from combee.gateway.asgi import Receive, Send
 from combee.gateway.room import COPIES, EACH, Hold, Room, working
-from combee.work.traffic.rewrite import with_preface
+from combee.work.traffic.rewrite import Preface, with_preface
 
 CHAT = "/v1/chat/completions"
 PASSED = {CHAT: "POST", "/v1/completions": "POST", "/v1/embeddings": "POST", "/v1/models": "GET"}
@@ -62,7 +62,7 @@ def take(hold: Hold, size: int) -> None:
         raise Refusal(503, NO_MEMORY, "Too much is under way at once.", **RETRY)
 
 
-def changed(body: bytes, preface: str, hold: Hold) -> bytes:
+def changed(body: bytes, preface: Preface, hold: Hold) -> bytes:
     """Return the body with the playbook in front of its messages."""
     working_bytes = working(body) if preface and len(body) > EACH else 0
     take(hold, len(preface) + working_bytes)

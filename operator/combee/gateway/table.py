@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from combee.api.gateway import GatewayLimits, ShadowLimits
 from combee.gateway.spool import Place
+from combee.work.traffic.rewrite import Preface
 
 Check = Callable[[str], Awaitable[str]]
 """Says who holds a bearer token that is let in; an empty string for one that is not."""
@@ -27,8 +28,8 @@ class Served:
     """One version, ready to be put in front of messages."""
 
     digest: str
-    preface: str
-    """the playbook's text, escaped as part of a JSON string."""
+    preface: Preface
+    """the playbook's text, escaped as part of a JSON string, or what chooses from it."""
 
 
 NOTHING = Served("", "")

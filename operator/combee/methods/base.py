@@ -7,11 +7,11 @@ and without a rollout to verify it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from combee.algo.seeds import digest_of
-from combee.api.method_options import Options
+from combee.api.method_options import Options, Retrieval
 from combee.api.run import RunSpec
 from combee.methods import content
 from combee.methods.diff import Diff, DiffLine, diff_lines, plain_lines
@@ -173,6 +173,15 @@ class Method(ABC, Generic[A]):
         """Ask to answer again, with the reflection at hand; ``parse_rollout`` reads the answer."""
         lessons = "\n".join(lesson.text for lesson in reflection.lessons)
         return self.rollout_prompt(instructions, f"{playbook_text}\n{lessons}".strip(), model_input)
+
+    def choosing(self, text: str, retrieval: Retrieval) -> Callable[[str], str]:
+        """Return what takes a question and returns the part of a rendered text that is shown for it, within
+        the budgets of ``retrieval``; by default all of it.
+
+        It is what ``rollout_prompt``, ``reflect_prompt`` and ``served_text`` are given, in a run as behind a
+        gateway.
+        """
+        return lambda question: text
 
     # aggregation
     def parts(self, playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from combee import extensions
+from combee.api.method_options import Retrieval
 from combee.api.run import RunSpec
 from combee.errors import BugError
 from combee.methods.base import Method
@@ -69,6 +70,15 @@ def served_text(text: str, method: str = "") -> str:
     is."""
     maker = _maker(method or UNNAMED)
     return maker(None).served_text(text) if maker else text
+
+
+def serving(text: str, retrieval: Retrieval, method: str = "") -> Callable[[str], str]:
+    """Return what takes a question and returns a published text as a service's model is shown it then."""
+    if (maker := _maker(method or UNNAMED)) is None:
+        return lambda question: text
+    made = maker(None)
+    chosen = made.choosing(text, retrieval)
+    return lambda question: made.served_text(chosen(question))
 
 
 def lines_of(text: str, method: str = "") -> list[DiffLine]:

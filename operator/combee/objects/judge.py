@@ -69,7 +69,8 @@ def _mounts(wish: JudgeWish, settings: Settings) -> Mounts:
         if digest:
             folder = f"{PLAYBOOKS_FOLDER}/{side}"
             held = wish.contents[digest].config_map
-            made.config_map(held, names.PROMPT_KEY, f"playbook-{side}", folder, maybe=names.METHOD_KEY)
+            text, *others = names.SERVED_KEYS
+            made.config_map(held, text, f"playbook-{side}", folder, maybe=others)
     requests = wish.canary.replay.requests
     if requests is not None and requests.config_map is not None:
         made.config_map(

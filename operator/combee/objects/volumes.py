@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from combee import names
@@ -45,14 +45,17 @@ class Mounts:
             self.volumes.append({"name": name, "persistentVolumeClaim": {"claimName": claim}})
         self._mount(self._claims[claim], path, read_only)
 
-    def config_map(self, config_map: str, key: str, name: str, path: str, *, maybe: str = "") -> None:
-        """Mount one key of a ConfigMap as the file ``path/key``, and the key ``maybe`` besides where it
-        is there."""
+    def config_map(
+        self, config_map: str, key: str, name: str, path: str, *, maybe: Sequence[str] = ()
+    ) -> None:
+        """Mount one key of a ConfigMap as the file ``path/key``, and besides those of the keys ``maybe`` that
+        are there."""
         source: Object = {"name": config_map, "items": [{"key": key, "path": key}]}
         if not maybe:
             self.add({"name": name, "configMap": source}, path)
             return
-        other = {"name": config_map, "items": [{"key": maybe, "path": maybe}], "optional": True}
+        items = [{"key": one, "path": one} for one in maybe]
+        other = {"name": config_map, "items": items, "optional": True}
         self.add(
             {"name": name, "projected": {"sources": [{"configMap": source}, {"configMap": other}]}}, path
         )
@@ -119,7 +122,7 @@ def _data(made: Mounts, name: str, source: DataSource | InitialPlaybook, *, comp
     if source.config_map is not None:
         # What a run published has its components beside its text: a run that starts from it keeps them apart.
         published = isinstance(source, InitialPlaybook) and source.config_map.key == names.PROMPT_KEY
-        maybe = names.COMPONENTS_KEY if published and components else ""
+        maybe = (names.COMPONENTS_KEY,) if published and components else ()
         made.config_map(source.config_map.name, source.config_map.key, volume, folder, maybe=maybe)
     if isinstance(source, InitialPlaybook):
         return

@@ -60,6 +60,8 @@ class Counts:
     """of the playbook that the run starts from."""
     budget_tokens: int
     """the most tokens of a playbook."""
+    shown_tokens: int
+    """of these, the most that a rollout and the reflection on it are shown."""
     leaf_inputs: int
     """reflections, or trajectories where none are made, that an aggregator call is given."""
     kept: float
@@ -83,8 +85,8 @@ def usage(counts: Counts, writing: Writing) -> dict[str, tuple[float, float]]:
 
     A call shows the playbook as it stands halfway, on average; a retry, a repair and a race are left out.
     """
-    shown = _playbook(counts, writing)
-    prompt = counts.input_tokens + shown
+    whole = _playbook(counts, writing, counts.budget_tokens)
+    prompt = counts.input_tokens + _playbook(counts, writing, counts.shown_tokens)
     given = writing.reflection if counts.reflects else counts.input_tokens + writing.answer
     written = ENTRY_TOKENS * min(ENTRIES_PER_LEAF, counts.leaf_inputs)
     rollouts, reflections = writing.of(counts.rollouts), writing.of(counts.reflections)
@@ -96,7 +98,7 @@ def usage(counts: Counts, writing: Writing) -> dict[str, tuple[float, float]]:
         "task": (rollouts * prompt, rollouts * writing.answer),
         "proposer": (
             reflections * (prompt + writing.answer + FORM_TOKENS)
-            + calls * (FORM_TOKENS + shown + given * counts.leaf_inputs),
+            + calls * (FORM_TOKENS + whole + given * counts.leaf_inputs),
             reflections * writing.reflection + calls * written,
         ),
         "evaluator": (evaluations * evaluated_tokens, evaluations * VERDICT_TOKENS),
@@ -111,10 +113,10 @@ def verdict_prompt(input_tokens: float, answer_tokens: float) -> float:
     return FORM_TOKENS + input_tokens + answer_tokens
 
 
-def _playbook(counts: Counts, writing: Writing) -> float:
-    """Return the mean tokens of the playbook over a run in which it grows by an equal amount each example,
-    until it is at its budget."""
-    start = min(counts.start_tokens, counts.budget_tokens)
-    room = counts.budget_tokens - start
+def _playbook(counts: Counts, writing: Writing, most: int) -> float:
+    """Return the mean tokens of what is shown of the playbook over a run in which it grows by an equal amount
+    each example, until ``most`` are shown."""
+    start = min(counts.start_tokens, most)
+    room = most - start
     grown = ENTRY_TOKENS * counts.kept * writing.kept * counts.examples
     return start + (grown / 2 if grown <= room else room - room * room / (2 * grown))

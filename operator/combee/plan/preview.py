@@ -368,6 +368,7 @@ def _counts(
         input_tokens=shape.input_tokens,
         start_tokens=shape.start_tokens,
         budget_tokens=spec.method.render_token_budget,
+        shown_tokens=spec.method.shown_token_budget,
         leaf_inputs=max((batch.leaf_inputs for batch in batches), default=0),
         kept=cost.kept,
         reflects=cost.reflects,

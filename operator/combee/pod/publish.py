@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from combee import names
+from combee.algo.tokens import estimate_tokens
 from combee.api.methods import Method
 from combee.assembly.crash import bug_text
 from combee.clients.store.store import Store
@@ -132,9 +133,9 @@ def content(
     method: Method,
     components: Sequence[tuple[str, str]] = (),
 ) -> dict[str, str]:
-    """Return the ConfigMap's data: the playbook, and whose text it is where that is not ACE's, then its
-    components where it has several, its scores on gate and the artifact where they fit. ``artifact``: empty
-    where it must not be read.
+    """Return the ConfigMap's data: the playbook, whose text it is where that is not ACE's, and how much of it
+    one question is shown where that is not all; then its components where it has several, its scores on gate
+    and the artifact where they fit. ``artifact``: empty where it must not be read.
 
     Raises ArtifactTooLargeError when the playbook alone does not fit.
     """
@@ -150,6 +151,9 @@ def content(
     data = {names.PROMPT_KEY: playbook}
     if method.type != UNNAMED:
         data[names.METHOD_KEY] = method.type
+    # What leaves nothing out is not said: it is the same version as one that a run without it learns.
+    if method.retrieval is not None and estimate_tokens(playbook) > method.retrieval.tokens:
+        data[names.RETRIEVAL_KEY] = json.dumps(method.retrieval.dump())
     parts = json.dumps(dict(components), ensure_ascii=False) if len(components) > 1 else ""
     for key, text in (
         (names.COMPONENTS_KEY, parts),

@@ -34,7 +34,7 @@ from combee.clients.model.lanes import LaneTransport
 from combee.clients.store.store import Store
 from combee.errors import BugError, DataError, EndpointError, TransientError
 from combee.jsonread import MALFORMED, read_json
-from combee.names import METHOD_KEY, PROMPT_KEY, captured_folder, traffic_folder
+from combee.names import METHOD_KEY, PROMPT_KEY, RETRIEVAL_KEY, SERVED_KEYS, captured_folder, traffic_folder
 from combee.plan.playbook.authentic import refuse_replaced
 from combee.plan.playbook.judging import JudgeTask
 from combee.pod.environment import DATA_FOLDER, SECRETS_FOLDER, read_secret
@@ -46,7 +46,7 @@ from combee.work.judge import HOPELESS, drawn_order, read_samples, root_of
 from combee.work.pool import pooled
 from combee.work.traffic import sweeping
 from combee.work.traffic.record import NO_ANSWER, PASSING, TIMEOUT, VERSION, answer_record, request_record
-from combee.work.traffic.rewrite import preface_of, with_preface
+from combee.work.traffic.rewrite import Preface, preface_of, with_preface
 
 STREAM = "replay"
 """The stream of given requests. They are numbered in the order of a hash, so that the first are a sample."""
@@ -108,7 +108,7 @@ class Repeat:
     """requests that earlier Jobs asked."""
     _source: AsyncIterator[Wanted] | None = None
     _client: httpx2.AsyncClient | None = None
-    _prefaces: dict[str, str] = field(default_factory=dict)
+    _prefaces: dict[str, Preface] = field(default_factory=dict)
     _waiting: set[tuple[str, int]] = field(default_factory=set)
 
     async def __aenter__(self) -> Self:
@@ -323,17 +323,19 @@ class Repeat:
         values = read_secret(self.settings.path(f"{SECRETS_FOLDER}/upstream")) or {}
         return (values.get(upstream.api_key_secret_ref.key) or "").strip()
 
-    def _preface(self, side: Literal["tested", "against"]) -> str:
+    def _preface(self, side: Literal["tested", "against"]) -> Preface:
         folder = self.settings.path(f"{PLAYBOOKS_FOLDER}/{side}")
-        path, named = folder / PROMPT_KEY, folder / METHOD_KEY
         try:
-            data = {PROMPT_KEY: path.read_text(encoding="utf-8")}
-            data |= {METHOD_KEY: named.read_text(encoding="utf-8")} if named.exists() else {}
-            digests = self.task.published.get(side, {})
-            refuse_replaced(data, digests, f"the {side} version's ConfigMap", (PROMPT_KEY, METHOD_KEY))
-            return preface_of(data[PROMPT_KEY], data.get(METHOD_KEY, ""))
+            data = {
+                key: (folder / key).read_text(encoding="utf-8")
+                for key in SERVED_KEYS
+                if key == PROMPT_KEY or (folder / key).exists()
+            }
         except OSError as error:
-            raise BugError(f"a playbook cannot be read ({error.strerror})", where=str(path)) from None
+            raise BugError(f"a playbook cannot be read ({error.strerror})", where=str(folder)) from None
+        digests = self.task.published.get(side, {})
+        refuse_replaced(data, digests, f"the {side} version's ConfigMap", SERVED_KEYS)
+        return preface_of(data[PROMPT_KEY], data.get(METHOD_KEY, ""), data.get(RETRIEVAL_KEY, ""))
 
     def _open(self) -> httpx2.AsyncClient:
         if self._client is None:

@@ -134,6 +134,13 @@ class WorkContext:
         budget_tokens = self.spec.method.render_token_budget
         return self.method.render(artifact, budget_tokens=budget_tokens, verify=self.spec.verify)
 
+    def shown_for(self, shown: Shown, example: Example) -> Shown:
+        """Return the part of an artifact that an agent is shown for one example, mostly all of it."""
+        if (retrieval := self.spec.method.retrieval) is None:
+            return shown
+        chosen = self.method.choosing(shown.text, retrieval)
+        return replace(shown, text=chosen(self.task.model_input(example)))
+
 
 async def held_out_split(context: WorkContext) -> tuple[list[Example], list[Example]]:
     """Return heldOut's halves: select chooses, gate decides, neither teaches. Without heldOut both are empty.

@@ -32,6 +32,11 @@ class Learning:
     example: Example
     shown: Shown
 
+    @property
+    def seen(self) -> Shown:
+        """The part of ``shown`` that is chosen for the example."""
+        return self.context.shown_for(self.shown, self.example)
+
     async def learn(self) -> Learned:
         """Roll out, score and reflect. An example with a recording is not rolled out.
 
@@ -81,7 +86,7 @@ class Learning:
         """Learn in rounds as ``learn`` does, with a rollout and its parts in place of a single answer."""
         trajectory: Trajectory | None = None
         reflection: Reflection | None = None
-        shown, epoch = self.shown, self.plan.epoch
+        shown, epoch = self.seen, self.plan.epoch
         for round_number in range(1, self.plan.reflection_rounds + 1):
             try:
                 recording = await runner.run(
@@ -108,7 +113,7 @@ class Learning:
             trajectory, reflection = trajectory or without_work(first), latest or reflection
             if first.correct or reflection is None:
                 break
-            shown = Shown(with_reflection(self.shown.text, reflection))
+            shown = Shown(with_reflection(self.seen.text, reflection))
         if trajectory is None:
             raise BugError("a plan has at least one round of reflection")
         return trajectory, reflection
@@ -143,7 +148,7 @@ class Learning:
     def _prompt(
         self, trajectory: Trajectory, round_number: int, previous: Reflection | None
     ) -> Prompt | None:
-        return self.context.method.reflect_prompt(self.shown.text, trajectory, round_number, previous)
+        return self.context.method.reflect_prompt(self.seen.text, trajectory, round_number, previous)
 
     async def _reflect(self, prompt: Prompt | None, trajectory: Trajectory, round_number: int) -> Reflection:
         def parse(text: str) -> Reflection:
@@ -160,7 +165,7 @@ class Learning:
     async def _retry(self, reflection: Reflection) -> Trajectory | None:
         task, method = self.context.task, self.context.method
         epoch, model_input = self.plan.epoch, task.model_input(self.example)
-        prompt = method.retry_prompt(task.instructions, self.shown.text, model_input, reflection)
+        prompt = method.retry_prompt(task.instructions, self.seen.text, model_input, reflection)
         try:
             reply = await self.asker.ask(
                 "task", prompt, method.parse_rollout, stage="map", chain=self.position, ordinal=epoch

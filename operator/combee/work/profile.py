@@ -80,7 +80,7 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
         },
         scores={
             "select": mean(by_cluster(scores, {one.id: one.cluster for one in select if one.cluster})),
-            "tokenFactor": _token_factor(context, select, rendered.text, asker),
+            "tokenFactor": _token_factor(context, select, rendered.shown, asker),
             **((opinion.figures() if opinion else {}) | bounded.figures),
         },
         usage=asker.usage(),
@@ -189,7 +189,9 @@ async def _note_start(
                 example,
                 None
                 if context.runner
-                else method.rollout_prompt(task.instructions, shown.text, task.model_input(example)),
+                else method.rollout_prompt(
+                    task.instructions, context.shown_for(shown, example).text, task.model_input(example)
+                ),
                 reply,
                 trajectory,
             )
@@ -200,14 +202,16 @@ async def _note_start(
     return why
 
 
-def _token_factor(context: WorkContext, examples: list[Example], playbook: str, asker: Asker) -> float:
+def _token_factor(context: WorkContext, examples: list[Example], shown: Shown, asker: Asker) -> float:
     """Return the tokens that the server counted for each we estimated, within [0.25, 4]; 1 when unknown."""
     method, task = context.method, context.task
-    estimated = sum(
-        estimate_tokens(message.content)
+    prompts = (
+        method.rollout_prompt(
+            task.instructions, context.shown_for(shown, example).text, task.model_input(example)
+        )
         for example in examples
-        for message in method.rollout_prompt(task.instructions, playbook, task.model_input(example)).messages
     )
+    estimated = sum(estimate_tokens(message.content) for prompt in prompts for message in prompt.messages)
     rollouts = [row for row in asker.rows if row.role == "task" and row.stage.startswith(WAVE)]
     actual = sum(row.prompt_tokens for row in rollouts)
     if not estimated or not actual or len(rollouts) != len(examples):

@@ -54,11 +54,20 @@ async def rollout(
     least_temperature: float = 0.0,
 ) -> Trajectory:
     """Make one trajectory, and note it. It never raises for what only concerns this example (``LOSSES``).
-    ``split``: where the example is from."""
+    ``shown``: the artifact, of which the agent sees what is chosen for the example; ``split``: where that is
+    from."""
     model_input = context.task.model_input(example)
     try:
         trajectory = await _rolled_out(
-            context, asker, example, model_input, shown, stage, chain, epoch, least_temperature
+            context,
+            asker,
+            example,
+            model_input,
+            context.shown_for(shown, example),
+            stage,
+            chain,
+            epoch,
+            least_temperature,
         )
     except LOSSES as error:
         trajectory = lost(example, model_input, epoch, error)

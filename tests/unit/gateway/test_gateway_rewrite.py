@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.work.traffic.rewrite import encoded, with_preface
+from combee.api.method_options import Retrieval
+from combee.errors import UserError
+from combee.methods.ace import AceMethod
+from combee.work.traffic.rewrite import Chosen, encoded, preface_of, with_preface
 
 PREFACE = '# PLAYBOOK\n\n- [r-1] say "yes" \\ to 日本 \u2028 \x00'
 USER = {"role": "user", "content": "2+2"}
@@ -124,6 +127,52 @@ def test_of_two_alike_the_last_counts_as_parsers_read_it() -> None:
         {"role": "system", "content": PREFACE},
         {"role": "user", "content": "b"},
     ]
+
+
+RULES = "\n".join(f'[b-{k}] helpful={k} harmful=0 :: For P-{k:04d} say "{k}"' for k in range(90))
+BUDGETS = '{"coreTokens": 40, "tailTokens": 60}'
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [{"role": "user", "content": "P-0007"}],
+        [{"role": "system", "content": "P-0008"}, {"role": "user", "content": "P-0007"}],
+        [
+            {"role": "user", "content": "P-0008"},
+            {"role": "assistant", "content": "P-0009"},
+            {"role": "user", "content": [{"type": "image_url"}, {"type": "text", "text": "P-0007"}]},
+            {"role": "assistant", "content": None},
+            {"role": "tool", "content": "P-0010"},
+        ],
+    ],
+    ids=["one", "with a system message", "in the midst of tools"],
+)
+def test_of_a_version_with_budgets_the_last_question_gets_its_core_and_tail(
+    messages: list[dict[str, Any]],
+) -> None:
+    preface = preface_of(RULES, retrieval=BUDGETS)
+    got = json.loads(with_preface(json.dumps({"messages": messages}).encode(), preface))
+    said = got["messages"][0]["content"]
+    method = AceMethod()
+    part = method.choosing(RULES, Retrieval.model_validate_json(BUDGETS))("P-0007")
+    assert said.startswith(method.served_text(part)), "as a rollout is shown it"
+    assert "P-0089" in part and "P-0007" in part and "P-0050" not in part
+
+
+@given(MESSAGES, st.integers(50, 400))
+def test_memory_is_taken_for_the_most_that_a_question_can_get(
+    messages: list[dict[str, Any]], tail: int
+) -> None:
+    preface = preface_of(RULES, retrieval=json.dumps({"coreTokens": 100, "tailTokens": tail}))
+    assert isinstance(preface, Chosen) and len(preface.before(messages)) <= len(preface)
+    assert len(preface.before([{"role": "user", "content": RULES}])) <= len(preface)
+
+
+def test_budgets_that_cannot_be_read_are_told() -> None:
+    with pytest.raises(UserError, match=r"retrieval\.json"):
+        preface_of(RULES, retrieval='{"coreTokens": -1, "tailTokens": 60}')
+    assert preface_of("", retrieval=BUDGETS) == ""
 
 
 def test_without_a_playbook_nothing_is_read() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from combee.algo.ranges import Range
 from combee.cli.main import _exit_code
-from combee.plan.lengths import ALL, LITTLE, MUCH, USUAL, Counts, Writing, _playbook, tokens
+from combee.plan.lengths import ALL, LITTLE, MUCH, USUAL, Counts, Writing, _playbook, tokens, usage
 from combee.report.text import amount
 
 ROOT = Path(__file__).parents[3]
@@ -26,6 +26,7 @@ COUNTS = Counts(
     input_tokens=300.0,
     start_tokens=0.0,
     budget_tokens=8000,
+    shown_tokens=8000,
     leaf_inputs=1,
     kept=0.05,
     reflects=True,
@@ -107,12 +108,20 @@ def test_models_that_write_more_never_take_less(
 def test_the_playbook_is_the_mean_over_examples_of_one_that_grows_to_its_budget(
     examples: int, start: float, budget: int, kept: float
 ) -> None:
-    counts = replace(COUNTS, examples=examples, start_tokens=start, budget_tokens=budget, kept=1)
+    counts = replace(COUNTS, examples=examples, start_tokens=start, kept=1)
     steps = 2000
     grown = [50 * kept * examples * (step + 0.5) / steps for step in range(steps)]
     mean = sum(min(budget, min(start, budget) + more) for more in grown) / steps
-    assert _playbook(counts, Writing(0, 0, kept, 0)) == pytest.approx(mean, rel=1e-3, abs=1e-3)
+    assert _playbook(counts, Writing(0, 0, kept, 0), budget) == pytest.approx(mean, rel=1e-3, abs=1e-3)
 
 
 def test_a_full_playbook_is_in_every_call() -> None:
-    assert _playbook(COUNTS, ALL) == pytest.approx(8000)
+    assert _playbook(COUNTS, ALL, 8000) == pytest.approx(8000)
+
+
+def test_a_rollout_and_its_reflection_count_what_they_are_shown_and_a_leaf_the_whole_playbook() -> None:
+    whole, chosen = usage(COUNTS, ALL), usage(replace(COUNTS, shown_tokens=500), ALL)
+    rollouts, reflections = COUNTS.rollouts.high, COUNTS.reflections.high
+    assert whole["task"][0] - chosen["task"][0] == pytest.approx(7500 * rollouts)
+    assert whole["proposer"][0] - chosen["proposer"][0] == pytest.approx(7500 * reflections)
+    assert [written for _, written in whole.values()] == [written for _, written in chosen.values()]

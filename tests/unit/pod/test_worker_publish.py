@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from answering import Request
+from combee.api.method_options import AceOptions, Retrieval
 from combee.api.methods import Method
 from combee.clients.store.store import Store
 from combee.errors import ArtifactTooLargeError
@@ -230,6 +231,15 @@ def test_a_text_that_is_not_of_ace_says_whose_it_is() -> None:
     found = publish.content("Round late.", b"{}", method=Method(type="GEPA"))
     assert found == {"prompt.md": "Round late.", "method": "GEPA", "artifact.json": "{}"}
     assert shown({**found, "gate.json": "{}"}) == found
+
+
+def test_how_much_one_question_is_shown_is_published_where_something_is_left_out() -> None:
+    retrieval = Retrieval.model_validate({"coreTokens": 10, "tailTokens": 50})
+    method = Method(type="ACE", ace=AceOptions(retrieval=retrieval))
+    found = publish.content("x" * 300, b"{}", method=method)
+    assert Retrieval.model_validate_json(found["retrieval.json"]) == retrieval
+    assert shown(found)["retrieval.json"] == found["retrieval.json"]
+    assert "retrieval.json" not in publish.content("x" * 240, b"{}", method=method)
 
 
 def test_several_components_are_published_by_name_too() -> None:

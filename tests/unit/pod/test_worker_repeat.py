@@ -267,6 +267,22 @@ def test_each_version_is_put_in_front_as_its_method_says(tmp_path: Path) -> None
     assert sorted(said) == sorted(["the tested rule", served_text(rule)]) and served_text(rule) != rule
 
 
+def test_a_version_with_budgets_is_put_in_front_as_far_as_a_request_asks_for_it(tmp_path: Path) -> None:
+    scene, said = Scene(tmp_path, ["what of P-0042"]), list[str]()
+
+    def answer(request: Request) -> Reply:
+        said.append(json.loads(request.body)["messages"][0]["content"])
+        return 200, {}, FINE
+
+    folder = tmp_path / "etc/combee/playbooks/tested"
+    lines = [f"[b-{k}] helpful=0 harmful=0 :: For P-{k:04d} add {k}" for k in range(90)]
+    (folder / "prompt.md").write_text("\n".join(lines))
+    (folder / "retrieval.json").write_text('{"coreTokens": 0, "tailTokens": 50}')
+    scene.job(answer)
+    (tested,) = [text for text in said if "P-0042" in text]
+    assert "P-0041" not in tested and served_text("the against rule") in said
+
+
 def test_no_request_is_asked_with_a_playbook_that_was_replaced(tmp_path: Path) -> None:
     scene = Scene(tmp_path, ["one"])
     published = {"tested": {"prompt.md": hashlib.sha256(b"another rule").hexdigest()}}

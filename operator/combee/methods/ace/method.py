@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from combee.algo.ranges import Range
+from combee.api.method_options import Retrieval
 from combee.methods.ace import (
     answers,
     change,
+    chosen,
     diff,
     dropping,
     group,
@@ -86,6 +88,10 @@ class AceMethod(Method[Ledger]):
         self, instructions: str, playbook_text: str, model_input: str, reflection: Reflection
     ) -> Prompt:
         return self.rollout_prompt(instructions, playbook_text, prompts.reviewed(model_input, reflection))
+
+    def choosing(self, text: str, retrieval: Retrieval) -> Callable[[str], str]:
+        """Return what chooses the playbook's core and what is most alike to a question."""
+        return chosen.choosing(text, core_tokens=retrieval.core_tokens, tail_tokens=retrieval.tail_tokens)
 
     def cost(self, of: Iteration) -> Cost:
         """Count replays, and the drop-one check, which may end with select scored once more."""
