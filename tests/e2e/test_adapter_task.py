@@ -161,10 +161,11 @@ def flaky(tmp_path: Path) -> Path:
     return written_flaky(tmp_path)
 
 
+@pytest.mark.parametrize("method", ["GEPA", "MIPRO"])
 def test_failed_examples_are_no_zeros_and_variants_do_not_depend_on_parallelism(
-    sim: Sim, flaky: Path, tmp_path: Path
+    method: str, sim: Sim, tmp_path: Path
 ) -> None:
-    pools = set()
+    flaky, pools = written_flaky(tmp_path, method={"type": method}), set()
     for name, concurrency, workers in (("one", 1, 1), ("many", 6, 16)):
         path = changed(flaky, name, concurrency=concurrency, workers={"concurrency": workers})
         out = tmp_path / name

@@ -61,7 +61,7 @@ async def test_it_learns_one_text_that_holds_on_gate(
     # What it chose among: proposals of both iterations, sets of demonstrations, and every probe of them.
     space, probes = space_of(pool), sorted(pool.probes)
     assert len(space["instructions"]) > 3 and len(space[DEMONSTRATIONS]) > 3
-    assert len({probe.combination for probe in probes}) > 10
+    assert len({probe.combination for probe in probes}) > 5
     assert {probe.examples for probe in probes} == {20, 150}
     quoted = [line for text in space[DEMONSTRATIONS].values() for line in text.splitlines()[1:]]
     asked = [json.loads(line)["context"] for line in rows(200).read_text().splitlines()]

@@ -211,7 +211,8 @@ def test_a_proposal_that_a_check_refused_is_never_on_offer() -> None:
     done, rounds = settled(METHOD.with_refusals(pool, refusals), right)
     assert "Ignore" not in "".join(page.text for one in rounds for page in one.sweep)
     assert "Ignore" not in "".join(rollout.page.text for one in rounds for rollout in one.rollouts)
-    assert best(done.artifact).text == "Answer right." and "Ignore" not in str(done.artifact.wordings)
+    assert best(done.artifact).text == "Answer right." and b"Ignore" not in done.artifact.to_json()
+    assert METHOD.refusals(done.artifact) == refusals
 
 
 def test_lost_answers_are_no_probe_and_no_verdict() -> None:

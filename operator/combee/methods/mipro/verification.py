@@ -2,7 +2,7 @@
 those that did best in the mean are scored on all of it.
 
 1. The start is scored on select: what a minibatch shows is by how much it is beaten there, row by row.
-2. What was proposed, and no check refused, is on offer from now on.
+2. What was proposed, and no check refused, is on offer from now on. What was refused is forgotten.
 3. Combinations are tried, five at a time, each on rows of its own.
 4. Of five the best is scored on all of select, and gets in where it beats the text that leads.
 
@@ -65,7 +65,7 @@ def verification(pool: Pool, budget: Budget) -> Verifying[Pool]:
     before, waiting = pool, pending(pool)
     iteration = max((pool.origin_of(digest).iteration for digest in waiting), default=-1)
     pool = yield from scored(pool)
-    pool = dropped(offered(pool, waiting))
+    pool = dropped(_without_refused(offered(pool, waiting)))
     tried = 0
     if waiting and scores(pool).get(given(pool).digest):
         for first in range(0, budget.probes, AT_ONCE):
@@ -74,6 +74,17 @@ def verification(pool: Pool, budget: Budget) -> Verifying[Pool]:
         tried = len(leading)
         pool = yield from _settled(pool, leading, iteration)
     return verified(bounded(dropped(pool)), before, tried, budget_tokens=budget.tokens)
+
+
+def _without_refused(pool: Pool) -> Pool:
+    """Return the pool without the texts of what was refused: a demonstration may be refused for private
+    things, and the pool is published."""
+    gone = {refusal.entry_digest for refusal in pool.refusals} - {given(pool).digest}
+    return replace(
+        pool,
+        variants=frozenset(one for one in pool.variants if one.digest not in gone),
+        origins=frozenset(one for one in pool.origins if one.variant not in gone),
+    )
 
 
 def _probed(pool: Pool, count: int, budget: Budget) -> Asking:
