@@ -15,18 +15,6 @@ if TYPE_CHECKING:
     from combee.api.run import RunSpec
 
 
-def of_records(stated: Aggregation) -> Aggregation:
-    """Return how records are aggregated that nobody reflected on: with ``Auto`` each is sent twice.
-
-    A record that holds no lesson looks like one whose lesson was dropped, so retransmission would always go
-    to its last round.
-    """
-    if stated.redundancy.mode != "Auto":
-        return stated
-    redundancy = stated.redundancy.model_copy(update={"mode": "Duplicate"})
-    return stated.model_copy(update={"redundancy": redundancy})
-
-
 class ComponentOptions(Options):
     """Options of a method that learns a prompt of named components; it tries out each text it proposes."""
 

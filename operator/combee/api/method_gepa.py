@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, Stric
 
 from combee.api.aggregation import STRATEGIES, Aggregation
 from combee.api.common import Bool, Int, Model, Rule, Scalar, refuse
-from combee.api.method_components import ComponentOptions, of_records
+from combee.api.method_components import ComponentOptions
 
 if TYPE_CHECKING:
     from combee.api.run import RunSpec
@@ -150,10 +150,15 @@ class GepaOptions(ComponentOptions):
         return not self.paper_compat
 
     def aggregation(self, stated: Aggregation) -> Aggregation:
-        """Return it as stated, of records, or as the gepa package does, which sends each record twice and has
-        two levels and no caps."""
+        """Return it as stated, or as the gepa package does, which has two levels and no caps.
+
+        ``Auto`` is ``Duplicate`` at any size: what is sent are records, and one that holds no lesson looks
+        like one whose lesson was dropped, so retransmission would always go to its last round.
+        """
+        redundancy = stated.redundancy
+        if self.paper_compat or redundancy.mode == "Auto":
+            redundancy = redundancy.model_copy(update={"mode": "Duplicate"})
         if not self.paper_compat:
-            return of_records(stated)
-        redundancy = stated.redundancy.model_copy(update={"mode": "Duplicate"})
+            return stated.model_copy(update={"redundancy": redundancy})
         caps = {"subgroups": "Sqrt", "max_fan_in": NO_CAP, "max_input_tokens": NO_CAP}
         return stated.model_copy(update={"redundancy": redundancy, **caps})

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from combee.api.aggregation import Aggregation
 from combee.api.common import Int, Model, Rule, refuse
-from combee.api.method_components import ComponentOptions, of_records
+from combee.api.method_components import ComponentOptions
 
 if TYPE_CHECKING:
     from combee.api.run import RunSpec
@@ -55,10 +54,6 @@ class MiproOptions(ComponentOptions):
                 ".method.mipro",
             ),
         )
-
-    def aggregation(self, stated: Aggregation) -> Aggregation:
-        """Return it as stated, of records."""
-        return of_records(stated)
 
     def accept(self, spec: RunSpec) -> None:
         """Refuse demonstrations where an adapter puts the components of a prompt in their places."""

@@ -21,6 +21,7 @@ METHOD = MiproMethod(Terms(seed=7))
 QUOTING = MiproMethod(Terms(seed=7, demonstrations=2))
 WHOLE = MiproMethod(Terms(seed=7, whole_texts=True))
 START = METHOD.initial("Answer.")
+WRONG = answer("1", 0.0)
 RIGHT = replace(answer("2", 1.0), input="What is 6 times 7?", answer="42")
 
 
@@ -49,17 +50,16 @@ def proposed(pool: Pool) -> list[dict[str, str]]:
     return [texts_of(pool.by_digest[digest]) for digest in pending(pool)]
 
 
-def test_no_call_is_made_about_a_single_attempt_and_a_leaf_sums_several_up() -> None:
-    assert METHOD.reflect_prompt("Answer.", RIGHT, 1, None) is None
+def test_no_call_is_made_about_a_single_attempt_and_a_leaf_sums_up_several_that_came_out_wrong() -> None:
+    assert METHOD.reflect_prompt("Answer.", WRONG, 1, None) is None
     (shown,) = METHOD.working(START, budget_tokens=8000, verify="Replay")
-    (part,) = METHOD.parts(shown, [reflected(RIGHT), reflected(answer("1", 0.0), "r-2")])
+    other = reflected(replace(WRONG, id="3@0"), "r-3")
+    (part,) = METHOD.parts(shown, [reflected(RIGHT, "r-2"), reflected(WRONG), other])
     asked = METHOD.leaf_prompt(part.shown, part.reflections)
     assert "=====\nAnswer.\n=====" in told(asked)
-    assert "[r-1] Given: What is 6 times 7? | Answered: worked 42 | Feedback: It is 42." in told(asked)
-    assert asked.schema["properties"]["lessons"]["items"]["properties"]["records"]["items"]["enum"] == [
-        "r-1",
-        "r-2",
-    ]
+    assert "[r-1] Given: asked | Answered: worked 41 | Feedback: It is 42." in told(asked)
+    cited = asked.schema["properties"]["lessons"]["items"]["properties"]["records"]
+    assert cited["items"]["enum"] == ["r-1", "r-3"]
 
 
 def test_each_proposal_has_a_tip_and_a_share_of_the_observations_the_first_has_all() -> None:
@@ -93,9 +93,9 @@ def test_what_a_proposal_was_made_of_enters_a_text_by_it_alone() -> None:
 
 def test_where_no_other_call_follows_the_records_themselves_are_proposed_by() -> None:
     (shown,) = WHOLE.working(START, budget_tokens=8000, verify="Replay")
-    (part,) = WHOLE.parts(shown, [reflected(RIGHT, method=WHOLE)])
+    (part,) = WHOLE.parts(shown, [reflected(WRONG, method=WHOLE)])
     asked = WHOLE.leaf_prompt(part.shown, part.reflections)
-    assert asked.schema is None and "# RECORDS (1)\n\n[r-1] Given: What is 6" in told(asked)
+    assert asked.schema is None and "# RECORDS (1)\n\n[r-1] Given: asked" in told(asked)
     several = [rewrite("Answer right."), rewrite("Answer soon.")]
     (cluster,) = WHOLE.group(several, cap=32).clusters
     assert "# PROPOSALS (2)" in told(WHOLE.merge_prompt(part.shown, cluster))
@@ -134,8 +134,8 @@ def test_what_is_no_demonstration(trajectory: Trajectory) -> None:
 
 
 def test_a_row_that_was_answered_right_may_be_quoted_where_the_manifest_says_so() -> None:
-    assert [one.text for one in reflected(RIGHT).lessons][1:] == ["Given: What is 6 times 7? | Answer: 42"]
-    assert len(reflected(RIGHT, method=METHOD).lessons) == 1
+    assert [one.text for one in reflected(RIGHT).lessons] == ["Given: What is 6 times 7? | Answer: 42"]
+    assert reflected(RIGHT, method=METHOD).lessons == ()
     assert proposed(applied([], [reflected(RIGHT)], METHOD)) == []
     block = f"{HEADING}\n- Given: What is 6 times 7? | Answer: 42"
     assert proposed(applied([], [reflected(RIGHT)])) == [{"instructions": "Answer.", DEMONSTRATIONS: block}]
@@ -166,7 +166,9 @@ def test_models_write_no_demonstrations_and_those_that_were_given_stand_as_a_set
     given = QUOTING.initial(f'{{"instructions": "Answer.", "{DEMONSTRATIONS}": "- Given: 1 | Answer: 1"}}')
     (shown,) = QUOTING.working(given, budget_tokens=8000, verify="Replay")
     assert "# demonstrations\n\n- Given: 1" in shown.text
-    assert [part.name for part in QUOTING.parts(shown, [reflected(RIGHT)])] == ["instructions"]
+    assert [part.name for part in QUOTING.parts(shown, [reflected(RIGHT), reflected(WRONG)])] == [
+        "instructions"
+    ]
 
 
 ROW = "Compute the total of seven apples and nine pears for Mr. Smith of Ulm, please."

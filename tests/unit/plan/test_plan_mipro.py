@@ -85,11 +85,9 @@ def test_an_adapter_has_no_place_for_demonstrations() -> None:
     assert RunSpec.model_validate(document).method.type == "MIPRO"
 
 
-def test_records_are_sent_twice_in_full_leaves_unless_the_manifest_says_otherwise() -> None:
+def test_a_record_that_was_dropped_is_sent_again_where_there_are_many() -> None:
     plan = iteration_plan(spec(), RunState(phase="Learning", facts=FACTS))
-    assert (plan.redundancy, plan.copies, plan.leaf_size, plan.max_rounds) == ("Duplicate", 2, 8, 1)
-    stated = spec(redundancy={"mode": "Retransmit"})
-    assert iteration_plan(stated, RunState(phase="Learning", facts=FACTS)).redundancy == "Retransmit"
+    assert (plan.redundancy, plan.max_rounds, plan.reflection_rounds) == ("Retransmit", 4, 1)
 
 
 def test_a_preview_counts_each_probe_the_best_on_select_and_a_call_a_proposal() -> None:

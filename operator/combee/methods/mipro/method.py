@@ -87,8 +87,9 @@ class MiproMethod(ComponentMethod):
         return
 
     def parse_reflection(self, text: str, *, reflection_id: str, trajectory: Trajectory) -> Reflection:
-        """Return a trajectory as records, and as the demonstration that it may be."""
-        named = records_of(trajectory)
+        """Return what came out wrong as records, and what came out right, which needs no other instructions,
+        as the demonstration that it may be."""
+        named = [] if trajectory.correct else records_of(trajectory)
         if self.terms.demonstrations and (shown := demonstration_of(trajectory)):
             named.append((DEMONSTRATIONS, shown))
         records = tuple(Lesson(f"{reflection_id}.{name}", record) for name, record in named)
