@@ -24,8 +24,17 @@ def artifact_of(out: Path) -> Ledger:
 
 def start_of(out: Path) -> Ledger:
     """The ledger that profile left."""
-    (profile,) = (out / "steps").glob("*-profile-*.json")
-    summary = StepSummary.decode(profile.read_bytes())
+    return left_by(out, "profile")
+
+
+def last_of(out: Path) -> Ledger:
+    """The ledger after the last iteration, also where nothing better came of it."""
+    return left_by(out, "finish")
+
+
+def left_by(out: Path, kind: str) -> Ledger:
+    step = max((out / "steps").glob(f"*-{kind}-*.json"))
+    summary = StepSummary.decode(step.read_bytes())
     assert summary is not None
     digest = summary.outputs["artifact"]
     (blob,) = (path for path in (out / "store" / "blobs").rglob("*") if path.name == digest)
@@ -56,6 +65,8 @@ def test_a_run_starts_from_another_ones_ledger(
         assert start.texts == before.texts and start.verdicts == before.verdicts
         assert [run.name.rpartition("-")[0] for run in start.runs] == ["first"]
         assert {run.number for run in after.runs} == {1, 2}
+        looked_at = {one.entry_digest for one in last_of(out).verdicts if one.run == 0}
+        assert looked_at & before.texts.keys(), "what agents say that they used is looked at on fresh rows"
         sources = {fact.source.rpartition("@")[0] for fact in start.supports}
         assert sources and all("#" in source for source in sources), "lines of another file are others"
         assert not any(entry["verified"] == "initial" for entry in result_of(out)["entries"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from combee.methods.protocol import Update
@@ -22,10 +23,12 @@ def without_diagnosis(row: dict[str, Any]) -> Reflection:
 
 def outcome_of(row: dict[str, Any]) -> Trajectory:
     """Return the trajectory that ``put_lines`` wrote, without its texts: which example, right or wrong,
-    failed or not. In a batch of 10,000 the texts take most of the memory; replay asks its examples again."""
-    texts = {"input": "", "output": "", "answer": "", "feedback": "", "cited": (), "recorded": None}
-    bare = {**texts, "records": None, "objectives": tuple(map(tuple, row.get("objectives", ())))}
-    return Trajectory(**{**row, **bare})
+    failed or not, and which entries it used. In a batch of 10,000 the texts take most of the memory; replay
+    asks its examples again."""
+    texts = {"input": "", "output": "", "answer": "", "feedback": "", "recorded": None}
+    used = tuple(map(sys.intern, row.get("cited", ())))
+    bare = {"cited": used, "records": None, "objectives": tuple(map(tuple, row.get("objectives", ())))}
+    return Trajectory(**{**row, **texts, **bare})
 
 
 def update_of(row: dict[str, Any]) -> Update:
