@@ -79,7 +79,6 @@ LUCK = SECOND_LOOK
         pytest.param(lambda e, w, r: not w or r > LUCK, "123", (False, 0), "", id="harmed by luck"),
         pytest.param(lambda e, w, r: e == "b-1" and w, "123", (True, 0), "", id="helps one, fails others"),
         pytest.param(lambda e, w, r: (e == "b-1") == w, "123", (False, 2), "replay", id="harms more"),
-        pytest.param(lambda e, w, r: False, "1", (False, 0), "", id="one row shows nothing"),
     ],
 )
 def test_what_a_look_shows(model: Model, used: str, verdict: tuple[bool, int], why: str) -> None:
@@ -90,6 +89,14 @@ def test_what_a_look_shows(model: Model, used: str, verdict: tuple[bool, int], w
     assert done.decided == done.candidates == 1
     tombstones = [one for one in done.artifact.refusals if one.run == 0]
     assert bool(tombstones) == bool(why), "what is retired has its reason"
+
+
+@pytest.mark.parametrize(("used", "why"), [((), "replay"), (("own-1",), "")], ids=["nothing else", "another"])
+def test_one_failing_row_is_enough_where_nothing_else_is_to_blame(used: tuple[str, ...], why: str) -> None:
+    ledger = inherited()
+    rows = {name: replace(one, cited=(*one.cited, *used)) for name, one in batch(ledger, "1", "").items()}
+    done, _ = verified(ledger, lambda e, w, r: False, rows)
+    assert why_left_out(done.artifact, RULE) == why
 
 
 def test_it_is_looked_at_once_a_run() -> None:

@@ -12,7 +12,7 @@ models slip: only what shows twice counts.
 |---|---|
 | right with it, wrong without, on as many rows as the reverse or more | won |
 | wrong with it, right without | lost: it harms |
-| wrong with it on every row, at least two, whose agents all used it | lost: it is not right any more |
+| wrong with it on each row, all of agents that used it: two rows, or one that used only it | lost: not so now |
 | anything else | neither; the entry stays as it stood |
 
 **The budget.** It is that of new entries: a look takes about twice as many rollouts as a replay, so it counts
@@ -37,7 +37,8 @@ from combee.records import Trajectory
 ROWS = 3
 """Rows that an entry is looked at on, at most."""
 LEAST_FAILING = 2
-"""Rows that an entry must leave wrong, and all there are, to be found not right any more."""
+"""Rows that an entry must leave wrong, and all there are, to be found not right any more; one will do where
+its agent used nothing else, for then nothing else is to blame."""
 SHARE = 4
 """One part in so many of the replays is kept for inherited entries, where any are due."""
 REPLAYS_OF_A_LOOK = 2
@@ -47,10 +48,11 @@ Asking = Generator[list[Rollout], list[Trajectory], Verdict | None]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A trajectory of the batch, and whether its agent says that it used the entry."""
+    """A trajectory of the batch, and whether its agent says that it used the entry, and nothing else."""
 
     trajectory: Trajectory
     used: bool
+    alone: bool
 
 
 def due(
@@ -82,7 +84,7 @@ def _inherited(lesson: Lesson, ledger: Ledger) -> bool:
 def _rows(digest: str, bullet: str, trajectories: Mapping[str, Trajectory], reading: Set[str]) -> list[Row]:
     """Return the rows to look at it on: where it was used, then where it is read, by hash."""
     fit = [
-        Row(one, bullet in one.cited)
+        Row(one, bullet in one.cited, one.cited == (bullet,))
         for one in trajectories.values()
         if not one.error and (bullet in one.cited or one.example_id in reading)
     ]
@@ -136,7 +138,7 @@ def _verdict(
     if harmed:
         return Verdict(digest, "", False, len(harmed), controls)
     failing = [name for name, outcome in twice.items() if outcome == (False, False)]
-    if len(failing) == len(rows) >= LEAST_FAILING:
+    if len(failing) == len(rows) and (len(rows) >= LEAST_FAILING or rows[0].alone):
         return Verdict(digest, failing[0], False, 0)
     return _neither(digest, rows)
 
