@@ -11,6 +11,7 @@ from bench.worlds.batches import batches
 from bench.worlds.canaries import canaries
 from bench.worlds.diagnosis import diagnosis
 from bench.worlds.diversity import diversity
+from bench.worlds.drift import drift
 from bench.worlds.headroom import headroom
 from bench.worlds.lessons import lessons
 from bench.worlds.lifetimes import lifetimes
@@ -28,6 +29,7 @@ WORLDS: Mapping[str, Callable[[Path], Row]] = {
     "worlds-lifetimes": lifetimes,
     "worlds-weak": weak,
     "worlds-diversity": diversity,
+    "worlds-drift": drift,
     "worlds-headroom": headroom,
     "worlds-plateaus": plateaus,
     "worlds-diagnosis": diagnosis,
