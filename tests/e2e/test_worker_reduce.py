@@ -129,3 +129,17 @@ def test_a_pod_of_any_reduce_stays_within_its_memory(
         )
         assert max(reduce.peaks_mib.values()) < LIMIT_MIB
     assert three.learned() == one.learned() and used(three) == used(one)
+
+
+def test_a_budget_that_ends_a_reduce_was_spent_by_all_its_pods(make: Make) -> None:
+    tokens = 40_000
+    reduce = make(2, budget={"tokens": tokens}, workers={"concurrency": 2, "hedgeBudget": 0})
+    assisting = reduce.start(1)
+    assert assisting.wait() == 0, assisting.log
+    assert assisting.message is None
+    first = reduce.start(0)
+    assert first.wait() == 0, first.log
+    receipt = reduce.receipt()
+    assert receipt is not None and receipt.error == "BudgetExhausted"
+    # Each may spend half of it: what is more is what the other one left.
+    assert tokens / 2 < receipt.usage["proposer"].tokens <= tokens
