@@ -50,25 +50,32 @@ def twice(sim: Sim) -> int:
 
 
 @pytest.mark.parametrize(
-    "method",
+    ("method", "mode", "pods"),
     [
-        {"type": "ACE"},
-        {"type": "GEPA"},
-        {"type": "GEPA", "gepa": {"variantsInFlight": 3}},
-        {"type": "TextGrad", "textgrad": {"momentum": 1}},
-        {"type": "MIPRO", "mipro": {"demonstrations": 2, "minibatch": 8}},
+        ({"type": "ACE"}, "Auto", 1),
+        ({"type": "ACE"}, "Duplicate", 3),
+        ({"type": "GEPA"}, "Auto", 3),
+        ({"type": "GEPA", "gepa": {"variantsInFlight": 3}}, "Auto", 3),
+        ({"type": "TextGrad", "textgrad": {"momentum": 1}}, "Auto", 1),
+        ({"type": "MIPRO", "mipro": {"demonstrations": 2, "minibatch": 8}}, "Auto", 1),
     ],
-    ids=["ACE", "GEPA", "GEPA-in-flight", "TextGrad", "MIPRO"],
+    ids=["ACE", "ACE-reduced-together", "GEPA", "GEPA-in-flight", "TextGrad", "MIPRO"],
 )
 def test_pods_learn_what_a_laptop_learns_and_a_killed_one_changes_nothing(
     method: dict[str, object],
+    mode: str,
+    pods: int,
     sims: Sims,
     key: Path,
     manifest: Manifest,
     rows36: dict[str, Path],
     tmp_path: Path,
     clusters: list[Cluster],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Of so few calls none would be worth another pod of the reduce.
+    monkeypatch.setattr("combee.plan.decide.CALLS_A_POD", 1)
+    monkeypatch.setattr("combee.plan.decide.SLOTS_A_POD", CONCURRENCY // SHARDS)
     sim = sims.start("--key", key, "--time-scale", "0.05")
     local = manifest(
         name="pods",
@@ -77,20 +84,22 @@ def test_pods_learn_what_a_laptop_learns_and_a_killed_one_changes_nothing(
         held_out=rows36["heldOut"],
         batching={"mode": "Fixed", "size": 18, "reason": "test"},
         workers=WORKERS,
+        aggregation={"redundancy": {"mode": mode}},
     )
     cluster = Cluster(tmp_path / "cluster", claims(local), sim.url.replace("127.0.0.1", "localhost"))
     # As beside another run on a shared engine: with fewer calls in flight the same is learned.
     cluster.params["concurrency"] = 5
     clusters.append(cluster)
 
-    def kill_one(pods: list[Pod], iteration: int) -> None:
+    def kill_one(maps: list[Pod], iteration: int) -> None:
         if iteration == 1:
             asked = sum(sim.answered().values())
             wait_until("six more answers", lambda: sum(sim.answered().values()) >= asked + 6)
-            pods[1].kill()
+            maps[1].kill()
 
     state = cluster.to_the_end(kill_one)
     assert state.outcome is not None and state.iteration == 2
+    assert [plan.reduce_shards for plan in cluster.plans.values()] == [pods, pods]
     print(f"{twice(sim)} calls answered twice, {sum(sim.answered().values())} in all; {state.outcome.name}")
     assert twice(sim) <= 2 * CONCURRENCY  # in flight when it was killed, and where a helper met an owner
 
