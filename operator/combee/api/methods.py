@@ -113,8 +113,8 @@ class Method(Model):
     @property
     def retrieval(self) -> Retrieval | None:
         """How much of what is learned one question is shown; None: all of it."""
-        chosen: Retrieval | None = getattr(self.stated, "retrieval", None)
-        return chosen
+        stated = getattr(self.stated, "retrieval", None)
+        return stated if isinstance(stated, Retrieval) else None
 
     @property
     def shown_token_budget(self) -> int:

@@ -119,6 +119,12 @@ def test_a_question_is_compared_by_its_first_and_last_words() -> None:
     assert ids(of(lines(90), hidden, (0, 30))) == []
 
 
+@given(st.text(st.characters(), max_size=60), st.text(st.characters(), max_size=60))
+def test_any_text_can_be_chosen_from_and_asked_for(entry: str, asked: str) -> None:
+    text = "\n".join([lines(20), bullet_line("b-20", 0, 0, entry)])
+    assert set(of(text, f"{asked} {entry}", (0, 60)).split("\n")) <= {"", *text.split("\n")}
+
+
 def test_every_process_chooses_the_same() -> None:
     # Sets of texts have another order in each process: sums must not depend on it.
     code = (
