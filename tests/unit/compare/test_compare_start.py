@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -39,6 +40,7 @@ async def test_the_start_is_shown_with_its_components(
         spec=SimpleNamespace(method=SimpleNamespace(render_token_budget=8000), verify="Off"),
         initial_playbook='{"ask": "Ask.", "check": "Check."}',
         task=SimpleNamespace(model_input=lambda example: example.input),
+        shown_for=lambda shown, example: replace(shown, text=f"of {example.id}"),
         runner=runner,
         concurrency=2,
         asker=lambda: Asker({}, {}),
@@ -61,4 +63,5 @@ async def test_the_start_is_shown_with_its_components(
     )
     await gate.score_start(cell, StandInFlags())
     assert json.loads(gate.start_file(cell).read_text())["baseline"] == {"1": 1.0, "2": 1.0}
+    assert {shown.text for shown in runner.shown} == {"of 1", "of 2"}, "a runner gets what is chosen"
     assert {shown.components for shown in runner.shown} == {(("ask", "Ask."), ("check", "Check."))}
