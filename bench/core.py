@@ -33,6 +33,7 @@ from bench.harness import (
 from bench.killed import killed
 from bench.learning import learning_speed
 from bench.prefix import prefix
+from bench.retrieval import retrieval
 from bench.worlds import WORLDS
 from combee.algo.schedule import list_schedule
 from combee.algo.tree import Caps, plan_leaves, plan_levels
@@ -257,6 +258,7 @@ ROWS = {
     "batcher-patient": patient,
     "batcher-pieces": pieces,
     "prefix": prefix,
+    "retrieval": retrieval,
     "killed": killed,
     "plan": planning,
     "faults": faults,
@@ -276,10 +278,28 @@ ROWS = {
 GROUPS = {"worlds": tuple(WORLDS), "gateway": ("gateway", "gateway-crowded")}
 """Name on the command line -> the rows that it stands for."""
 BY_NAME_ONLY = frozenset(
-    {"batcher-patient", "batcher-pieces", "gateway-steady", "memory-batches", "memory-one", *WORLDS}
+    {
+        "batcher-patient",
+        "batcher-pieces",
+        "gateway-steady",
+        "memory-batches",
+        "memory-one",
+        "retrieval",
+        *WORLDS,
+    }
 )
 """Minutes of both cores each: only when named."""
 NO_CLOCK = frozenset(
-    {"learning", "kept", "controller", "batcher", "batcher-patient", "batcher-pieces", "killed", *WORLDS}
+    {
+        "learning",
+        "kept",
+        "controller",
+        "batcher",
+        "batcher-patient",
+        "batcher-pieces",
+        "retrieval",
+        "killed",
+        *WORLDS,
+    }
 )
 """Their figures are counts, scores or modelled seconds: how busy the machine is changes none of them."""
