@@ -12,7 +12,7 @@ models slip: only what shows twice counts.
 |---|---|
 | right with it, wrong without, on as many rows as the reverse or more | won |
 | wrong with it, right without | lost: it harms |
-| wrong with it on each row, all of users of it: two rows, or one that used it only | lost: not so now |
+| wrong with it on all rows, whose agents all used it: two rows, or one that used only it | lost: wrong now |
 | anything else | neither; the entry stays as it stood |
 
 **The budget.** It is that of new entries: a look takes about twice as many rollouts as a replay, so it counts
