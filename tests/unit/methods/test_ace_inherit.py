@@ -114,7 +114,11 @@ def test_a_ledger_that_is_too_large_loses_what_is_not_shown_the_oldest_first(
 ) -> None:
     ledger = started(learn(*(add(f"Old note {k}.", f"{k}@1") for k in range(20)), start=learned()))
     ledger = learn(*(add(f"New note {k}.", f"{k}@1") for k in range(20)), start=ledger)
-    monkeypatch.setattr(inherit, "MOST_BYTES", len(handed(ledger)) * 2 // 3)
+    full = len(handed(ledger))
+    for most in range(full - 1, full - 400, -1):
+        monkeypatch.setattr(inherit, "MOST_BYTES", most)
+        assert len(handed(ledger)) <= most
+    monkeypatch.setattr(inherit, "MOST_BYTES", full * 2 // 3)
     text = handed(ledger, by="second", train="cd" * 32)
     assert len(text) <= inherit.MOST_BYTES
     assert text.count("New note") == 20 and 0 < text.count("Old note") < 20 and RULE in text

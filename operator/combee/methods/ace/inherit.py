@@ -162,4 +162,5 @@ def _within(ledger: Ledger, shown: Set[str]) -> Ledger:
         if over > 0 and entry.digest not in shown | given:
             over -= size[entry.digest]
             dropped.add(entry.digest)
-    return _without(ledger, dropped)
+    # What a fact takes is estimated, so a little may still be too much.
+    return _within(_without(ledger, dropped), shown) if dropped else ledger
