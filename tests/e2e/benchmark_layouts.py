@@ -52,3 +52,35 @@ def tau2_checkout(folder: Path) -> Path:
     splits["base"] = splits["train"] + splits["test"]
     (domain / "split_tasks.json").write_text(json.dumps(splits))
     return folder
+
+
+def appworld_root(folder: Path) -> Path:
+    """What AppWorld downloads: scenarios of two tasks each, one a soil and plant in train, two in dev."""
+    kinds = {(row["plant"], row["soil"]): row for row in pots("train")}
+    datasets = folder / "data" / "datasets"
+    datasets.mkdir(parents=True)
+    for dataset, letter, scenarios in (("train", "a", 1), ("dev", "b", 2), ("test_normal", "c", 1)):
+        ids = []
+        for number, row in enumerate([*kinds.values()] * scenarios):
+            for task in (1, 2):
+                ids.append(f"{letter}{number:02d}_{task}")
+                _appworld_task(
+                    folder / "data" / "tasks" / ids[-1], row | {"pot": f"{letter}-{number}-{task}"}
+                )
+        (datasets / f"{dataset}.txt").write_text("\n".join(ids) + "\n")
+    return folder
+
+
+def _appworld_task(folder: Path, row: dict[str, Any]) -> None:
+    (folder / "ground_truth").mkdir(parents=True)
+    person = {
+        "first_name": "Ada",
+        "last_name": "Green",
+        "email": "ada@example.com",
+        "phone_number": "5550100",
+    }
+    specs = {"instruction": asked(row), "supervisor": person, "datetime": "2023-05-18T12:00:00"}
+    (folder / "specs.json").write_text(json.dumps(specs))
+    (folder / "ground_truth" / "answer.json").write_text(json.dumps(row["need"]))
+    truth = {"difficulty": 1, "soil": row["soil"], "lesson": lesson(row)}
+    (folder / "ground_truth" / "metadata.json").write_text(json.dumps(truth))

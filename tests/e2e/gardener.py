@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +29,18 @@ def _water(body: dict[str, Any]) -> dict[str, Any]:
     return {"role": "assistant", "content": f"WATER {told.group(1) if told else 100} ml"}
 
 
+def code(body: dict[str, Any]) -> dict[str, Any]:
+    """The same by blocks of Python, in AppWorld's world."""
+    system, *said = [message["content"] for message in body["messages"]]
+    plant, felt = re.search(r"a (\w+)\.", said[0]), re.search(r"It printed:\n(\w+)", said[-1])
+    assert plant is not None
+    if felt is None:
+        return {"role": "assistant", "content": "```python\nprint(apis.greenhouse.feel_soil())\n```"}
+    told = re.search(rf"A {plant.group(1)} in {felt.group(1)} soil needs (\d+) ml", system)
+    done = f"apis.supervisor.complete_task(answer={told.group(1) if told else 100})"
+    return {"role": "assistant", "content": f"```python\n{done}\n```"}
+
+
 def _reflect(_: str, user: str) -> dict[str, Any]:
     right = re.search(r"A \w+ in \w+ soil needs \d+ ml", user)
     lessons = [f"{right.group(0)}."] if right else []
@@ -43,6 +55,7 @@ class Gardener:
     """A running model; ``asked`` counts requests by role, an agent's as ``water``."""
 
     url: str
+    agent: Callable[[dict[str, Any]], dict[str, Any]] = _water
     asked: Counter[str] = field(default_factory=Counter)
     keys: set[str] = field(default_factory=set)
 
@@ -50,7 +63,7 @@ class Gardener:
         if "response_format" not in body:
             self.asked["water"] += 1
             self.keys.add(key)
-            return _water(body)
+            return self.agent(body)
         role = body["response_format"]["json_schema"]["name"]
         self.asked[role] += 1
         said = ROLES[role](body["messages"][0]["content"], body["messages"][1]["content"])
@@ -58,8 +71,10 @@ class Gardener:
 
 
 @contextmanager
-def gardener(host: str = "127.0.0.1") -> Iterator[Gardener]:
-    """Serve it on a port of its own of ``host``."""
+def gardener(
+    host: str = "127.0.0.1", agent: Callable[[dict[str, Any]], dict[str, Any]] = _water
+) -> Iterator[Gardener]:
+    """Serve it on a port of its own of ``host``. ``agent``: how it answers agents."""
 
     def answer(request: Request) -> Reply:
         if request.method == "GET":
@@ -70,5 +85,5 @@ def gardener(host: str = "127.0.0.1") -> Iterator[Gardener]:
         return in_json({"choices": [choice], "usage": {"prompt_tokens": 40, "completion_tokens": 10}})
 
     with answering(answer, host) as server:
-        served = Gardener(f"{server.url}/v1")
+        served = Gardener(f"{server.url}/v1", agent)
         yield served

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 import yaml
-from benchmark_layouts import STANDINS, tau2_checkout
+from benchmark_layouts import STANDINS, appworld_root, tau2_checkout
 from e2e_support import ROOT, combee, result_of
-from gardener import Gardener, gardener
+from gardener import Gardener, code, gardener
 
 pytestmark = [
     pytest.mark.e2e,
@@ -30,13 +30,13 @@ def model() -> Iterator[Gardener]:
         yield running
 
 
-def written(folder: Path, example: str, program: str) -> Path:
+def written(folder: Path, example: str, program: str, *args: str) -> Path:
     """An example of ours with its rows in ``folder``, and its program beside the benchmark's stand-in."""
     document = yaml.safe_load((EXAMPLES / f"{example}.yaml").read_text())
     spec = document["spec"]
     shutil.copy(EXAMPLES / example / program, folder)
     shutil.copy(STANDINS / f"{example}.py", folder)
-    spec["task"]["custom"]["container"] |= {"localCommand": [sys.executable, program], "memory": "1Gi"}
+    spec["task"]["custom"]["container"] |= {"localCommand": [sys.executable, program, *args], "memory": "1Gi"}
     for source in spec["task"]["data"].values():
         source["uri"] = Path(source["uri"]).name
     spec["batching"] = {"mode": "Fixed", "size": 12, "reason": "test"}
@@ -78,3 +78,23 @@ def test_tau2_learns_by_pass_k(model: Gardener, tmp_path: Path) -> None:
     mean = [math.fsum(all(each) for each in gate[side].values()) / 12 for side in ("baseline", "best")]
     assert [result["heldOut"]["gate"][side] for side in ("baseline", "best")] == pytest.approx(mean)
     assert len(looked(tmp_path / "out", "test")["best"]) == 24
+
+
+def test_appworld_learns_by_scenario(tmp_path: Path) -> None:
+    root = appworld_root(tmp_path / "root")
+    made = combee("rows", "appworld", root, "-o", tmp_path)
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.splitlines()[0] == "tasks: 16 train, 32 heldOut, 16 test"
+    with gardener(agent=code) as model:
+        result = learned(written(tmp_path, "appworld", "solve.py", "--root", str(root)), model)
+    assert result["setup"]["metric"] == "accuracy, clustered by scenario"
+    gate, test = result["heldOut"]["gate"], result["test"]
+    assert gate["n"] == 8 and result["data"]["heldOut"]["gate"] == 16
+    right = looked(tmp_path / "out", "test")
+    for side in ("baseline", "best"):
+        rows = {row: each[0] for row, each in right[side].items()}
+        whole = [rows[f"c{number:02d}_1"] and rows[f"c{number:02d}_2"] for number in range(8)]
+        assert test[side] == pytest.approx(math.fsum(rows.values()) / 16), "task goal completion"
+        assert test[f"whole{side.title()}"] == pytest.approx(sum(whole) / 8), "scenario goal completion"
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert f"clusters all right {gate['wholeBaseline']:.3f}" in page

@@ -25,6 +25,20 @@ def by_cluster(scores: Mapping[str, float], clusters: Mapping[str, str]) -> dict
     return {name: math.fsum(values) / len(values) for name, values in members.items()}
 
 
+def whole_share(scores: Mapping[str, float], clusters: Mapping[str, str]) -> float | None:
+    """Return the share of clusters whose rows all score 1; None without clusters. Over scenarios it is
+    AppWorld's scenario goal completion (Trivedi et al. 2024).
+
+    >>> whole_share({"1": 1.0, "2": 0.0, "3": 1.0}, {"1": "a", "2": "a", "3": "b"})
+    0.5
+    """
+    if not clusters:
+        return None
+    broken = {clusters.get(example, example) for example, score in scores.items() if score < 1}
+    every = {clusters.get(example, example) for example in scores}
+    return 1 - len(broken) / len(every)
+
+
 def sides_by_cluster(kept: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Return ``baseline`` and ``best`` by cluster, of what a look keeps: both by example and, where rows have
     them, ``clusters``.

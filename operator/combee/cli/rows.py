@@ -42,11 +42,28 @@ def tau2(
     raise typer.Exit(guarded(lambda: _written(read_tau2(checkout, domain), output, held_out)))
 
 
-def _written(splits: Splits, output: Path, held_out: int | None, group: str = "") -> int:
+@app.command(epilog="Example: combee rows appworld examples/appworld/root -o examples/appworld/rows")
+def appworld(
+    root: Annotated[Path, typer.Argument(metavar="ROOT", help="The folder that AppWorld downloaded to.")],
+    output: Output,
+    dataset: Annotated[
+        str, typer.Option("--test", help="The dataset to test with: test_normal or test_challenge.")
+    ] = "test_normal",
+) -> None:
+    """Write the tasks of AppWorld: train, dev as heldOut, and a test dataset. Cluster by scenario.
+
+    Exit codes: 0 written, 2 another layout than the download's.
+    """
+    from combee.assembly.benchmarks.appworld import read_appworld
+
+    raise typer.Exit(guarded(lambda: _written(read_appworld(root, dataset), output, None)))
+
+
+def _written(splits: Splits, output: Path, held_out: int | None) -> int:
     """Write the rows, and say how many tasks there were and how many rows each file has."""
     from combee.assembly.benchmarks.layout import FILES, with_held_out, write_rows
 
     typer.echo(f"tasks: {', '.join(f'{len(rows)} {split}' for split, rows in splits.items())}")
-    for split, count in write_rows(with_held_out(splits, held_out, group), output).items():
+    for split, count in write_rows(with_held_out(splits, held_out), output).items():
         typer.echo(f"{output / FILES[split]}: {count} rows")
     return 0

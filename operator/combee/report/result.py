@@ -123,6 +123,11 @@ class Paired(Model):
     """Mean partial credit of the untouched start; null where the task has none. Nothing is decided by it."""
     partial_best: Share | None = None
     """Mean partial credit of the chosen playbook."""
+    whole_baseline: Share | None = None
+    """Share of clusters whose rows are all right, of the untouched start; null without clusters. Nothing is
+    decided by it."""
+    whole_best: Share | None = None
+    """Share of clusters whose rows are all right, of the chosen playbook."""
 
 
 class HeldOut(Model):

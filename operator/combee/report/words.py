@@ -353,10 +353,17 @@ def gate_line(gate: Paired) -> str:
 
 
 def partial_words(pair: Paired) -> str:
-    """Return ``; partial credit 0.791 -> 0.875`` with an arrow; empty where the task has none."""
-    if pair.partial_baseline is None or pair.partial_best is None:
-        return ""
-    return f"; partial credit {score(pair.partial_baseline)} → {score(pair.partial_best)}"
+    """Return ``; partial credit 0.791 -> 0.875`` with an arrow, and the share of clusters whose rows are all
+    right alike; empty where the task has neither."""
+    sides = {
+        "partial credit": (pair.partial_baseline, pair.partial_best),
+        "clusters all right": (pair.whole_baseline, pair.whole_best),
+    }
+    return "".join(
+        f"; {name} {score(before)} → {score(after)}"
+        for name, (before, after) in sides.items()
+        if before is not None and after is not None
+    )
 
 
 def waived(result: Result) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from combee.algo.clusters import whole_share
 from combee.algo.stats import paired_difference
 from combee.plan.types import Step, StepSummary
 from combee.records import Example
@@ -89,6 +90,9 @@ async def _pair(
         "partialBaseline": before.partial,
         "partialBest": after.partial,
     }
+    if before.clusters:
+        pair["wholeBaseline"] = whole_share(before.by_id, before.clusters)
+        pair["wholeBest"] = whole_share(after.by_id, after.clusters)
     scores: dict[str, Any] = {"baseline": before.by_id, "best": after.by_id}
     if before.clusters:
         scores["clusters"] = before.clusters

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from combee.assembly.benchmarks.appworld import read_appworld
 from combee.assembly.benchmarks.layout import Splits, row_id, with_held_out, write_rows
 from combee.assembly.benchmarks.tau2 import read_tau2
 from combee.errors import DataError, UserError
@@ -71,7 +72,7 @@ def test_a_folder_that_is_no_checkout_and_a_domain_that_is_none(tmp_path: Path) 
 
 
 def numbered(count: int) -> Splits:
-    return {"train": [{"id": str(n), "group": str(n // 3)} for n in range(count)]}
+    return {"train": [{"id": str(n)} for n in range(count)]}
 
 
 @pytest.mark.parametrize(("count", "held_out"), [(None, 10), (4, 4), (19, 19)])
@@ -82,10 +83,7 @@ def test_the_same_rows_are_held_out_each_time(count: int | None, held_out: int) 
     assert ids["train"] | ids["heldOut"] == set(map(str, range(20))) and not ids["train"] & ids["heldOut"]
 
 
-def test_rows_of_a_group_are_held_out_together_and_a_split_of_ones_own_stays() -> None:
-    splits = with_held_out(numbered(30), 10, "group")
-    groups = {split: {str(row["group"]) for row in rows} for split, rows in splits.items()}
-    assert not groups["train"] & groups["heldOut"] and len(splits["heldOut"]) == 12
+def test_a_split_of_ones_own_stays() -> None:
     own: Splits = {**numbered(4), "heldOut": [{"id": "x"}]}
     assert with_held_out(own, 2) == own
 
@@ -127,3 +125,46 @@ def test_a_row_that_no_run_takes_and_a_folder_that_is_none(tmp_path: Path) -> No
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
         write_rows(numbered(2), tmp_path / "file")
+
+
+def appworld_root(root: Path, **changes: str) -> None:
+    """What AppWorld downloads, a task a dataset; ``changes`` are other texts of its files."""
+    for dataset, task in (("train", "a1_1"), ("dev", "b1_1"), ("test_normal", "c1_1")):
+        specs = root / "data" / "tasks" / task / "specs.json"
+        specs.parent.mkdir(parents=True)
+        specs.write_text(changes.get("specs", json.dumps({"instruction": f"do {task}"})))
+        (root / "data" / "datasets").mkdir(exist_ok=True)
+        (root / "data" / "datasets" / f"{dataset}.txt").write_text(changes.get(dataset, f"{task}\n"))
+
+
+def test_appworld_has_dev_as_heldout_and_a_test_of_ones_choice(tmp_path: Path) -> None:
+    appworld_root(tmp_path)
+    assert read_appworld(tmp_path, "test_normal") == {
+        "train": [{"id": "a1_1", "scenario": "a1", "instruction": "do a1_1"}],
+        "heldOut": [{"id": "b1_1", "scenario": "b1", "instruction": "do b1_1"}],
+        "test": [{"id": "c1_1", "scenario": "c1", "instruction": "do c1_1"}],
+    }
+    with pytest.raises(DataError, match=r"test_challenge.txt: the file cannot be read .*appworld download"):
+        read_appworld(tmp_path, "test_challenge")
+
+
+WRONG_APPWORLD = {
+    "no task": ({"train": "\n"}, "train.txt: it lists no task. Give the folder that AppWorld downloads to"),
+    "another id": ({"dev": "b1"}, "dev.txt: 'b1' is no id of a task, such as 82e2fac_1"),
+    "a task that is not there": ({"dev": "b9_1"}, "b9_1/specs.json: the file cannot be read"),
+    "no instruction": ({"specs": "{}"}, "a1_1/specs.json: it has no instruction"),
+    "no JSON": ({"specs": ""}, "a1_1/specs.json: it is not valid JSON"),
+}
+
+
+@pytest.mark.parametrize(("changes", "says"), WRONG_APPWORLD.values(), ids=WRONG_APPWORLD)
+def test_another_layout_than_appworlds_is_refused(tmp_path: Path, changes: dict[str, str], says: str) -> None:
+    appworld_root(tmp_path, **changes)
+    with pytest.raises(DataError) as caught:
+        read_appworld(tmp_path, "test_normal")
+    assert says in str(caught.value)
+
+
+def test_a_folder_that_appworld_did_not_fill(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no folder data/datasets in it. Give the folder that AppWorld"):
+        read_appworld(tmp_path, "test_normal")

@@ -48,10 +48,10 @@ def row_id(name: str) -> str:
     return name if plain else hashlib.sha256(name.encode()).hexdigest()[:_DIGITS]
 
 
-def with_held_out(splits: Splits, count: int | None, group: str = "") -> Splits:
+def with_held_out(splits: Splits, count: int | None) -> Splits:
     """Return the splits with ``count`` rows of train as heldOut, half of them where it is None: those whose
-    names have the smallest digests, so that the same rows are taken each time. Rows with the same ``group``,
-    a field, are taken together. Splits that have a heldOut stay as they are."""
+    ids have the smallest digests, so that the same rows are taken each time. Splits that have a heldOut stay
+    as they are."""
     if "heldOut" in splits:
         return splits
     rows = splits["train"]
@@ -62,16 +62,10 @@ def with_held_out(splits: Splits, count: int | None, group: str = "") -> Splits:
             where="--held-out",
             fix=f"Give a number from 1 to {len(rows) - 1}",
         )
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(str(row[group or "id"]), []).append(row)
-    taken: list[Row] = []
-    for name in sorted(groups, key=lambda one: hashlib.sha256(one.encode()).digest()):
-        if len(taken) >= wanted:
-            break
-        taken += groups[name]
-    kept = {str(row["id"]) for row in taken}
-    return {**splits, "train": [row for row in rows if str(row["id"]) not in kept], "heldOut": taken}
+    by_digest = sorted(rows, key=lambda row: hashlib.sha256(row["id"].encode()).digest())
+    taken = {row["id"] for row in by_digest[:wanted]}
+    kept, held_out = ([row for row in rows if (row["id"] in taken) is side] for side in (False, True))
+    return {**splits, "train": kept, "heldOut": held_out}
 
 
 def write_rows(splits: Splits, folder: Path) -> dict[str, int]:
