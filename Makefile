@@ -10,7 +10,7 @@ ROOT_ON_LINUX := $(findstring Linux 0,$(shell uname -s) $(shell id -u))
 CAN_CLUSTER = [ "$(ROOT_ON_LINUX)" ] || [ -n "$$KUBECONFIG" ]
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-real demo-cluster evidence evidence-real test test-fast test-long seconds mutants browser cluster cluster-down cluster-env cluster-revive kueue soak images kagent bench bench-traces scale sensitivity check format types imports generated fix lock clean install dev
+.PHONY: help demo demo-real demo-cluster evidence evidence-real test test-fast test-long seconds mutants browser cluster cluster-down cluster-env cluster-revive kueue soak images kagent bench bench-traces scale sensitivity ablations check format types imports generated fix lock clean install dev
 
 help:  ## list what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/; s/\$$\$$/$$/g' | column -t -s '|'
@@ -116,6 +116,9 @@ sensitivity: $(VENV)/run.stamp  ## sweep the simulated model's settings, say whe
 	@mkdir -p $(OUT)
 	@PYTHONPATH=.:operator $(BIN)/python -m bench.sensitivity --out $(OUT) --docs docs \
 	  $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEQUENTIAL_SEEDS),--sequential-seeds $(SEQUENTIAL_SEEDS))
+
+ablations: $(VENV)/run.stamp  ## the paper's choices changed one at a time on Formula and FiNER, simulated model: a table and a plot; goes on where it stopped
+	@PYTHONPATH=.:operator $(BIN)/python -m bench.ablations --out $(OUT) --docs docs $(if $(SEEDS),--seeds $(SEEDS))
 
 check: $(VENV)/dev.stamp format types imports generated  ## format, lint, types, import contracts, generated files
 

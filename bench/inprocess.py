@@ -48,27 +48,39 @@ SLOTS = 64
 T = TypeVar("T")
 
 
+TASKS = {"formula": "Formula", "finer": "FiNER"}
+"""The task of each folder of rows."""
+_FILES = ("train.jsonl", "heldout.jsonl")
+
+
 @cache
-def formula_splits() -> tuple[Dataset, Dataset]:
-    """(train, heldOut) of the real Formula rows."""
-    task = task_for("Formula")
+def splits_of(name: str) -> tuple[Dataset, Dataset]:
+    """(train, heldOut) of the real rows of a folder."""
+    task, folder = task_for(TASKS[name]), FORMULA.parent / name
     train, held_out = (
-        task.read_rows(read_lines(str(FORMULA / name), max_bytes=MAX_ROW_BYTES), name)
-        for name in ("train.jsonl", "heldout.jsonl")
+        task.read_rows(read_lines(str(folder / file), max_bytes=MAX_ROW_BYTES), file) for file in _FILES
     )
     return train, held_out
 
 
+def formula_splits() -> tuple[Dataset, Dataset]:
+    """(train, heldOut) of the real Formula rows."""
+    return splits_of("formula")
+
+
 @cache
+def _key_of(name: str) -> dict[str, Any]:
+    return keyfile.build(name, [(file, (FORMULA.parent / name / file).read_bytes()) for file in _FILES])
+
+
 def formula_key() -> dict[str, Any]:
     """What ``combee sim key`` writes for these rows."""
-    names = ("train.jsonl", "heldout.jsonl")
-    return keyfile.build("formula", [(name, (FORMULA / name).read_bytes()) for name in names])
+    return _key_of("formula")
 
 
-def simulated(seed: int, law: Law) -> Model:
+def simulated(seed: int, law: Law, task: str = "formula") -> Model:
     """The simulated model of one (seed, law)."""
-    return Model([formula_key()], seed=seed, law=law)
+    return Model([_key_of(task)], seed=seed, law=law)
 
 
 @contextmanager
@@ -226,12 +238,14 @@ class _Silent:
         return lambda *_, **__: None
 
 
-def formula_run(name: str, *, size: int, seed: int, aggregation: Mapping[str, Any]) -> PromptLearningRun:
+def formula_run(
+    name: str, *, size: int, seed: int, aggregation: Mapping[str, Any], task: str = "formula"
+) -> PromptLearningRun:
     """A manifest on the terms of ``combee compare``: no budget, no early stop, heldOut scored at the end."""
     model = {"engineRef": {"name": "main"}}
     splits = {"train": {"uri": "train.jsonl"}, "heldOut": {"uri": "heldout.jsonl"}}
     spec = {
-        "task": {"type": "Formula", "data": splits},
+        "task": {"type": TASKS[task], "data": splits},
         "method": {"type": "ACE", "epochs": 1, "ace": {"renderTokenBudget": 8000, "reflectionRounds": 1}},
         "engines": [{"name": "main", "vllm": {"model": MODEL}}],
         "models": {"task": model, "proposer": model},

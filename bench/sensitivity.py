@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     wanted = [cell for cell in cells() if asked.cell is None or cell.name in asked.cell]
     seeds = {arm: _seeds(asked, arm) for arm in ARMS}
-    kept = asked.out / f"sensitivity-{_code_digest(asked.rows)}.runs.jsonl"
+    kept = asked.out / f"sensitivity-{code_digest(asked.rows)}.runs.jsonl"
     rows = run_all(list(jobs(wanted, seeds, asked.rows)), kept, asked.processes, tell)
     rows.sort(key=lambda row: (row["cell"], list(ARMS).index(row["arm"]), row["seed"]))
     found = differences(rows, wanted)
@@ -51,10 +51,14 @@ def _seeds(asked: argparse.Namespace, arm: str) -> int:
     return asked.seeds if fewer is None else min(asked.seeds, fewer)
 
 
-def _code_digest(rows: int | None) -> str:
+def code_digest(rows: int | None) -> str:
     """Of everything a result follows from: runs of other code or data are not taken for ours."""
     found = hashlib.sha256(str(rows).encode())
-    files = [*ROOT.glob("operator/combee/**/*.py"), *ROOT.glob("bench/*.py"), *FORMULA.glob("*.jsonl")]
+    files = [
+        *ROOT.glob("operator/combee/**/*.py"),
+        *ROOT.glob("bench/*.py"),
+        *FORMULA.parent.glob("*/*.jsonl"),
+    ]
     for path in sorted(files):
         found.update(path.read_bytes())
     return found.hexdigest()[:12]

@@ -16,10 +16,10 @@ pytestmark = pytest.mark.e2e
 CELLS = ["default", "--reading-length 2000"]
 
 
-def sweep(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def sweep(*arguments: str | Path, module: str = "sensitivity") -> subprocess.CompletedProcess[str]:
     path = f"{ROOT / 'operator'}:{ROOT}"
     return subprocess.run(
-        [sys.executable, "-m", "bench.sensitivity", *map(str, arguments)],
+        [sys.executable, "-m", f"bench.{module}", *map(str, arguments)],
         capture_output=True,
         text=True,
         cwd=ROOT,
@@ -72,6 +72,33 @@ def test_two_cells_of_the_sweep(tmp_path: Path) -> None:
     assert again.returncode == 0 and again.stdout == done.stdout
     assert again.stderr == ""  # nothing was run twice
     assert (tmp_path / "sensitivity.svg").read_bytes() == svg
+
+
+def test_the_papers_choices_are_changed_one_at_a_time(tmp_path: Path) -> None:
+    names = ("paper", "p1", "unshuffled", "group-by")
+    flags = ("--out", tmp_path, "--rows", "24", "--seeds", "2", *(f"--arm={name}" for name in names))
+    done = sweep(*flags, module="ablations")
+    assert done.returncode == 0, done.stderr
+    print(done.stdout)
+    assert (tmp_path / "ablations.md").read_text().endswith(done.stdout) and "Simulated model" in done.stdout
+    rows = [
+        line.split(" | ") for line in done.stdout.splitlines() if line.startswith(("| formula", "| finer"))
+    ]
+    assert [row[0] for row in rows] == ["| formula"] * 4 + ["| finer"] * 4
+    assert [bool(row[3]) for row in rows] == [False, True, True, True] * 2
+    assert {row[5] for row in rows} == {"2 |"}
+    (runs,) = tmp_path.glob("ablations-*.runs.jsonl")
+    kept = [json.loads(line) for line in runs.read_text().splitlines()]
+    by = {(row["task"], row["arm"], row["seed"]): row for row in kept}
+    assert len(by) == len(kept) == 16
+    # Each change changes something: it reaches the product.
+    assert all(
+        by[t, "unshuffled", 1] != {**by[t, "p1", 1], "arm": "unshuffled"} for t in ("formula", "finer")
+    )
+    svg = (tmp_path / "ablations.svg").read_bytes()
+    again = sweep(*flags, module="ablations")
+    assert (again.stdout, again.stderr) == (done.stdout, "")  # nothing was run twice
+    assert (tmp_path / "ablations.svg").read_bytes() == svg
 
 
 def test_without_the_wire_the_product_learns_the_same(
