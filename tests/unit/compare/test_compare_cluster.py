@@ -124,7 +124,7 @@ def test_runs_that_are_not_over_are_named_with_what_to_do(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"task": "a", "method": "MIPRO", "strategy": "Naive", "evaluateEvery": 1}']
+    "text", ["", "[]", "{}", '{"task": "a", "method": "Other", "strategy": "Naive", "evaluateEvery": 1}']
 )
 def test_a_run_that_is_no_cell_is_said_to_be_none(text: str, tmp_path: Path) -> None:
     (path, *_) = write_runs(request(tmp_path), "methods")

@@ -37,7 +37,11 @@ async def test_the_start_is_shown_with_its_components(
     runner = Runner()
     context = SimpleNamespace(
         method=GepaMethod(),
-        spec=SimpleNamespace(method=SimpleNamespace(render_token_budget=8000), verify="Off"),
+        spec=SimpleNamespace(
+            method=SimpleNamespace(render_token_budget=8000),
+            verify="Off",
+            task=SimpleNamespace(pass_k=None),
+        ),
         initial_playbook='{"ask": "Ask.", "check": "Check."}',
         task=SimpleNamespace(model_input=lambda example: example.input),
         shown_for=lambda shown, example: replace(shown, text=f"of {example.id}"),
