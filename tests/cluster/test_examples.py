@@ -31,6 +31,8 @@ LAPTOP = {
     "gepa.yaml",
     "textgrad.yaml",
     "mipro.yaml",
+    "appworld.yaml",
+    "tau2.yaml",
     "adapter.yaml",
     "replies.yaml",
     "replies-real.yaml",
