@@ -55,5 +55,9 @@ def combee_run(run: dict[str, Any], folder: Path, flags: Sequence[str]) -> None:
 
 def blob(folder: Path, text: str) -> Path:
     """Where the local run keeps ``text``, if it has learned the very same."""
-    digest = hashlib.sha256(text.encode()).hexdigest()
+    return kept(folder, hashlib.sha256(text.encode()).hexdigest())
+
+
+def kept(folder: Path, digest: str) -> Path:
+    """Where the local run keeps what has ``digest``, if it has made the very same."""
     return folder / "out" / "store" / "blobs" / digest[:2] / digest

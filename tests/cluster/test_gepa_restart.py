@@ -3,7 +3,6 @@ generator's state included, is the one that a laptop learns from the same plans.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 from cluster_tools import Cluster, eventually
-from laptop import blob, locally
+from laptop import blob, kept, locally
 from runs import ENDED, Runs, operating
 
 pytestmark = pytest.mark.timeout(900, func_only=True)
@@ -58,11 +57,10 @@ def test_a_run_goes_through_operator_restarts_to_the_bytes_of_a_laptop(
     assert status["phase"] == "Learned", status["message"]
     locally(runs, tmp_path, partial(slower, method))
     held = cluster.get("configmap", status["published"], namespace=namespace)["data"]
-    digest = hashlib.sha256(held["artifact.json"].encode()).hexdigest()
-    print(f"{status['message']}; pool {digest[:12]}")
+    print(f"{status['message']}; pool {status['bestDigest'][:12]}")
     assert held["method"] == method
     assert blob(tmp_path, held["prompt.md"]).exists(), "the laptop learned another prompt"
-    assert blob(tmp_path, held["artifact.json"]).exists(), "the laptop has another pool"
+    assert kept(tmp_path, status["bestDigest"]).exists(), "the laptop has another pool"
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert max(len(one["builtOn"]) for one in result["iterations"]) == texts
 

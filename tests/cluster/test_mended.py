@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cluster_tools import Cluster, eventually, run_python
-from laptop import blob, locally
+from laptop import blob, kept, locally
 from runs import Runs, operating, short
 
 pytestmark = pytest.mark.timeout(900, func_only=True)
@@ -44,8 +44,8 @@ def test_a_blob_that_is_damaged_between_iterations_is_made_again(
     assert path in event["message"], event
     locally(runs, tmp_path, short)
     held = cluster.get("configmap", status["published"], namespace=namespace)["data"]
-    for name in ("prompt.md", "artifact.json"):
-        assert blob(tmp_path, held[name]).exists(), f"the laptop learned another {name}"
+    assert blob(tmp_path, held["prompt.md"]).exists(), "the laptop learned another prompt"
+    assert kept(tmp_path, status["bestDigest"]).exists(), "the laptop has another ledger"
     print(f"{event['message']}; {status['message']}")
 
 
