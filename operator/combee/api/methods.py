@@ -7,7 +7,7 @@ there, and checked by the model that the method brings.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -26,6 +26,7 @@ from combee.api.method_gepa import GepaOptions
 from combee.api.method_mipro import MiproOptions
 from combee.api.method_options import AceOptions, Options, Retrieval
 from combee.api.method_textgrad import TextGradOptions
+from combee.names import ARTIFACT_KEY, PROMPT_KEY
 
 OPTIONS: Mapping[str, type[Options]] = {
     "ACE": AceOptions,
@@ -155,6 +156,12 @@ class Method(Model):
     def start_file(self) -> str:
         """The file of a run that the next one starts from, where it is there; else ``prompt.md``."""
         return self.stated.start_file
+
+    def start_in(self, files: Container[str], *, own: bool) -> str:
+        """Return which of a run's files the next one starts from. ``own``: whether that run had this method,
+        for an artifact says nothing to another one."""
+        fits = self.start_file in files and (own or self.start_file != ARTIFACT_KEY)
+        return self.start_file if fits else PROMPT_KEY
 
     @property
     def has_components(self) -> bool:

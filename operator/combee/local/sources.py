@@ -19,7 +19,8 @@ from combee.assembly.splits import cluster_field, read_playbook, read_split, ref
 from combee.clients.model.wire import Endpoint
 from combee.errors import DataError, UserError
 from combee.local.flags import StandInFlags
-from combee.names import PROMPT_KEY
+from combee.report.bundle import RESULT_FILE
+from combee.report.result import read_result
 from combee.settings import environment_value, is_set
 from combee.tasks.dataset import Dataset
 from combee.tasks.protocol import Task
@@ -266,8 +267,11 @@ def _start_in(path: str, run: PromptLearningRun) -> str:
     folder = Path(path)
     if not folder.is_dir():
         return path
-    left = [run.spec.method.start_file, PROMPT_KEY]
-    return str(next((folder / name for name in left if (folder / name).is_file()), folder / PROMPT_KEY))
+    method, file = run.spec.method, folder / RESULT_FILE
+    setup = read_result(file.read_bytes(), where=str(file)).setup if file.is_file() else None
+    own = setup is None or setup.method in ("", method.type)
+    left = {one.name for one in folder.iterdir()}
+    return str(folder / method.start_in(left, own=own))
 
 
 def _named(ref: ConfigMapKeyRef | None) -> str:

@@ -3,6 +3,7 @@ from."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
@@ -12,8 +13,10 @@ from combee.api.parts import InitialPlaybook
 from combee.api.run import PromptLearningRun, RunSpec
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import BugError, ClusterError
+from combee.methods.registry import UNNAMED
 from combee.objects.versions import version_object
 from combee.plan.cluster.memory import Memory, Start
+from combee.plan.playbook.authentic import digest_of_text
 from combee.plan.playbook.changed import Looks, looks_of
 from combee.plan.playbook.serving import Version, Wanted, serving
 from combee.records import Owner
@@ -81,7 +84,7 @@ def with_start(run: PromptLearningRun, memory: Memory) -> PromptLearningRun:
     source = None
     if memory.start.config_map:
         digests, initial = memory.start.content_digests, run.spec.task.initial_playbook
-        key = run.spec.method.start_file if run.spec.method.start_file in digests else names.PROMPT_KEY
+        key = _key_in(run, digests)
         pinned = initial.sha256 if initial is not None else None
         # A manifest pins the text of a version; its components and its ledger have digests of their own.
         sha256 = digests.get(key) if pinned in (None, digests.get(names.PROMPT_KEY)) else pinned
@@ -89,6 +92,13 @@ def with_start(run: PromptLearningRun, memory: Memory) -> PromptLearningRun:
         source = InitialPlaybook.model_validate({"configMap": ref, "sha256": sha256})
     task = run.spec.task.model_copy(update={"initial_playbook": source})
     return run.model_copy(update={"spec": run.spec.model_copy(update={"task": task})})
+
+
+def _key_in(run: PromptLearningRun, digests: Mapping[str, str]) -> str:
+    """Return the key of a version's ConfigMap that a run starts from."""
+    method = run.spec.method
+    learned_by = None if method.type == UNNAMED else digest_of_text(method.type)
+    return method.start_in(digests, own=digests.get(names.METHOD_KEY) == learned_by)
 
 
 def with_models(run: PromptLearningRun, memory: Memory) -> PromptLearningRun:

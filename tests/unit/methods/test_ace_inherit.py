@@ -15,6 +15,7 @@ from combee.methods.ace import inherit
 from combee.methods.ace.change import with_verdicts
 from combee.methods.ace.entries import entry_digest
 from combee.methods.ace.ledger import Harm, Ledger, Vote, from_json
+from combee.methods.gepa import GepaMethod
 from combee.methods.protocol import Refusal, Verdict
 
 RULE, OTHER = "Use net sales for margins.", "Round ratios to two decimals."
@@ -154,6 +155,11 @@ def test_a_text_is_the_users_own(text: str) -> None:
 def test_a_ledger_that_no_run_wrote_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(DataError, match=r"not a ledger|has version 9"):
         ACE.started(json.dumps(json.loads(handed(learned())) | change), train="ab" * 32)
+
+
+def test_the_pool_of_another_method_is_no_text_of_the_users() -> None:
+    with pytest.raises(DataError, match="not a ledger"):
+        ACE.started(GepaMethod().initial("Divide.").to_json().decode(), train="ab" * 32)
 
 
 def test_an_own_text_stays_the_users_through_all_runs() -> None:

@@ -14,6 +14,7 @@ from combee.assembly.splits import read_playbook
 from combee.errors import DataError
 from combee.operator.versions import with_start
 from combee.plan.cluster.memory import Memory, Start
+from combee.plan.playbook.authentic import content_digests
 
 QUICKSTART = Path(__file__).resolve().parents[3] / "examples" / "quickstart.yaml"
 
@@ -57,6 +58,15 @@ def test_components_and_a_ledger_are_asked_for_by_a_digest_of_their_own(
     start = Start("a" * 64, "formula-a", {"prompt.md": "b" * 64, key: "d" * 64})
     told = with_start(parse_run(plain, ""), Memory(start=start)).dump()["spec"]["task"]["initialPlaybook"]
     assert told == {"configMap": {"name": "formula-a", "key": key}, "sha256": asked}
+
+
+@pytest.mark.parametrize(("learned_by", "key"), [("", "artifact.json"), ("GEPA", "prompt.md")])
+def test_an_artifact_is_started_from_where_the_same_method_left_it(
+    run: PromptLearningRun, learned_by: str, key: str
+) -> None:
+    data = {"prompt.md": "Divide.", "artifact.json": "{}"} | ({"method": learned_by} if learned_by else {})
+    told = with_start(run, Memory(start=Start("a" * 64, "formula-a", content_digests(data)))).dump()
+    assert told["spec"]["task"]["initialPlaybook"]["configMap"]["key"] == key
 
 
 @pytest.mark.parametrize("fits", [True, False])

@@ -59,9 +59,12 @@ def handed_on(artifact: Ledger, rendered: Rendered, *, by: str, train: str) -> b
 def started(text: str, *, train: str) -> Ledger:
     """Return the ledger that a run starts from: that of an earlier run where ``text`` is one, else that of
     the playbook which a person wrote. ``train``: the digest of this run's train split. Raises DataError for a
-    ledger that no run wrote."""
-    if not _is_ledger(text):
+    ledger that no run wrote, and for the artifact of another method."""
+    body = _object_in(text)
+    if "version" not in body:
         return initial(text)
+    if not {"entries", "supports"} <= body.keys():
+        raise DataError("not a ledger (no entries)", fix="Give prompt.md where another method learned it.")
     ledger = from_json(text.encode())
     if not _is_sound(ledger):
         raise DataError("not a ledger (its facts)", fix="Give the file that a run wrote, unchanged.")
@@ -73,14 +76,15 @@ def started(text: str, *, train: str) -> Ledger:
     return _mapped(ledger, lambda fact: _renamed(fact, lambda one: one.removesuffix(mark)))
 
 
-def _is_ledger(text: str) -> bool:
+def _object_in(text: str) -> dict[str, Any]:
+    """Return the JSON object that a text is; an empty one where it is none."""
     if not text.lstrip().startswith("{"):
-        return False
+        return {}
     try:
         body = json.loads(text)
     except (ValueError, RecursionError):
-        return False
-    return isinstance(body, dict) and {"version", "entries", "supports"} <= body.keys()
+        return {}
+    return body if isinstance(body, dict) else {}
 
 
 def _is_sound(ledger: Ledger) -> bool:
