@@ -43,7 +43,10 @@ class Versions:
         raw_playbook = await self.kube.get(names.PLAYBOOK_KIND, owner.namespace, playbook.name)
         digest = serving(Wanted.of(raw_playbook or {}), versions)
         active = next((version for version in versions if version.digest == digest), None)
-        start = Start() if active is None else Start(active.digest, active.config_map, active.content_digests)
+        if active is None:
+            return replace(memory, start=Start())
+        digests = active.content_digests
+        start = Start(active.digest, active.config_map, digests, _key_in(run, digests))
         return replace(memory, start=start)
 
     async def looks(self, spec: RunSpec, namespace: str) -> Looks | None:
@@ -84,7 +87,9 @@ def with_start(run: PromptLearningRun, memory: Memory) -> PromptLearningRun:
     source = None
     if memory.start.config_map:
         digests, initial = memory.start.content_digests, run.spec.task.initial_playbook
-        key = _key_in(run, digests)
+        # Where none is noted, the pods are of an earlier release, which knows nothing of ledgers.
+        several = run.spec.method.has_components and names.COMPONENTS_KEY in digests
+        key = memory.start.key or (names.COMPONENTS_KEY if several else names.PROMPT_KEY)
         pinned = initial.sha256 if initial is not None else None
         # A manifest pins the text of a version; its components and its ledger have digests of their own.
         sha256 = digests.get(key) if pinned in (None, digests.get(names.PROMPT_KEY)) else pinned

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from playbook_cluster import FakeKube
 
 from combee.api.load import parse_run
 from combee.api.run import PromptLearningRun
 from combee.assembly.splits import read_playbook
 from combee.errors import DataError
-from combee.operator.versions import with_start
+from combee.operator.versions import Versions, with_start
 from combee.plan.cluster.memory import Memory, Start
 from combee.plan.playbook.authentic import content_digests
+from combee.records import Owner
 
 QUICKSTART = Path(__file__).resolve().parents[3] / "examples" / "quickstart.yaml"
 
@@ -55,18 +58,41 @@ def test_components_and_a_ledger_are_asked_for_by_a_digest_of_their_own(
     plain = run.dump()
     plain["spec"]["method"] = {"type": type}
     plain["spec"]["task"]["initialPlaybook"] |= {"sha256": pinned} if pinned else {}
-    start = Start("a" * 64, "formula-a", {"prompt.md": "b" * 64, key: "d" * 64})
+    start = Start("a" * 64, "formula-a", {"prompt.md": "b" * 64, key: "d" * 64}, key)
     told = with_start(parse_run(plain, ""), Memory(start=start)).dump()["spec"]["task"]["initialPlaybook"]
     assert told == {"configMap": {"name": "formula-a", "key": key}, "sha256": asked}
 
 
 @pytest.mark.parametrize(("learned_by", "key"), [("", "artifact.json"), ("GEPA", "prompt.md")])
-def test_an_artifact_is_started_from_where_the_same_method_left_it(
+async def test_an_artifact_is_started_from_where_the_same_method_left_it(
     run: PromptLearningRun, learned_by: str, key: str
 ) -> None:
     data = {"prompt.md": "Divide.", "artifact.json": "{}"} | ({"method": learned_by} if learned_by else {})
-    told = with_start(run, Memory(start=Start("a" * 64, "formula-a", content_digests(data)))).dump()
+    spec = {
+        "playbookRef": run.spec.playbook_ref.dump() if run.spec.playbook_ref else {},
+        "digest": "a" * 64,
+        "decision": "Promote",
+        "configMapName": "formula-a",
+        "contentDigests": content_digests(data),
+    }
+    kube: Any = FakeKube()
+    await kube.create({"kind": "PlaybookVersion", "metadata": {"name": "formula-a"}, "spec": spec})
+    memory = await Versions(kube).started(run, Owner("formula", "team", "u"), Memory())
+    told = with_start(run, Memory.from_status(memory.to_status())).dump()
     assert told["spec"]["task"]["initialPlaybook"]["configMap"]["key"] == key
+
+
+@pytest.mark.parametrize(
+    ("type", "left", "key"), [("ACE", "artifact.json", "prompt.md"), ("GEPA", "prompt.json", "prompt.json")]
+)
+def test_a_run_that_an_earlier_release_began_goes_on_from_what_its_pods_know(
+    run: PromptLearningRun, type: str, left: str, key: str
+) -> None:
+    plain = run.dump()
+    plain["spec"]["method"] = {"type": type}
+    start = Start("a" * 64, "formula-a", {"prompt.md": "b" * 64, left: "d" * 64})
+    told = with_start(parse_run(plain, ""), Memory(start=start)).dump()["spec"]["task"]["initialPlaybook"]
+    assert told["configMap"]["key"] == key
 
 
 @pytest.mark.parametrize("fits", [True, False])

@@ -89,6 +89,8 @@ class Start:
     config_map: str = ""
     content_digests: Mapping[str, str] = field(default_factory=dict)
     """key of the ConfigMap -> the digest of its text, from the version's spec."""
+    key: str = ""
+    """the key that it starts from; empty where an earlier release noted the start, whose pods are kept."""
 
 
 @dataclass(frozen=True, slots=True)
