@@ -196,7 +196,7 @@ async def test_refused_versions_keep_their_record_and_are_not_read_again() -> No
     await team.decide("e", "Auto").decide("c", "Promote").tick()
     assert team.active == "e"
     said = next(c for c in team.version("c")["status"]["conditions"] if c["type"] == "Promoted")
-    assert said["reason"] == "ContentMissing" and "let a run learn it again" in said["message"]
+    assert said["reason"] == "ContentMissing" and "apply the run that learned it" in said["message"]
 
 
 async def test_contents_that_are_in_use_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,9 +153,7 @@ def test_it_makes_an_immutable_object_without_owner(
     assert "Divide first." in shown and shown.endswith("\n")
     assert made["data"]["prompt.md"] == shown.strip(), "as agents are shown it"
     handed_on = AceMethod().from_json(made["data"]["artifact.json"].encode())
-    assert [(one.number, one.name, one.train) for one in handed_on.runs] == [
-        (1, "formula-3fa9c1d2", "cdcdcdcd")
-    ]
+    assert [(one.number, one.name, one.train) for one in handed_on.runs] == [(1, "formula", "cdcdcdcd")]
     gate = GateScores.from_json(made["data"]["gate.json"])
     assert gate.held_out == "ab" * 32
     assert sorted(gate.best.values()) == [0.25, 1.0, 1.0]
@@ -179,6 +177,19 @@ def test_findings_that_cannot_be_read_refuse_the_version() -> None:
     (found,) = read_content({"data": {"prompt.md": NOTES, "findings.json": "[["}}).findings
     assert (found.kind, found.entry) == ("leak", "findings.json") and "cannot be read" in found.reason
     assert read_content({"data": {"prompt.md": NOTES}}).findings == ()
+
+
+def test_the_run_applied_once_more_publishes_the_same_bytes(
+    pod: Pod, tls: TlsServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tls.answer = lambda request: (201, {}, b"{}")
+    _, first, _ = published(pod, capsys)
+    metadata = RUN["metadata"] | {"uid": "0b1c2d3e-0000"}
+    (pod.settings.root / "etc/combee/run/run.json").write_text(json.dumps(RUN | {"metadata": metadata}))
+    pod = read_pod(pod.settings)
+    assert pod.uid == "0b1c2d3e-0000"
+    _, again, _ = published(pod, capsys)
+    assert told_digests(again.outputs) == told_digests(first.outputs)
 
 
 @pytest.mark.parametrize("same", [True, False])

@@ -242,7 +242,7 @@ async def content(here: Here, version: Object) -> Content:
         raise UserError(
             f"the ConfigMap {name} is gone or holds no {names.PROMPT_KEY}",
             where=f"PlaybookVersion {version['metadata']['name']}",
-            fix="Restore it from a backup, or let the run that made it run again: that costs no model call",
+            fix="Restore it from a backup, or apply the run that made it once more: that costs no model call",
         )
     refuse_replaced(data, version["spec"].get("contentDigests") or {}, f"ConfigMap {here.namespace}/{name}")
     return Content(

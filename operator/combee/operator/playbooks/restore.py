@@ -72,7 +72,7 @@ class Restorer:
         if job is None and left.keys() != digests.keys():
             return (
                 f"ConfigMap {name} cannot be put back: the run that published it is gone; apply it from a "
-                "backup, or let a run learn it again"
+                "backup, or apply that run once more, by its name"
             )
         last = await self._last_job(owner, version) if job is not None else None
         if last is not None and (failed := ended(last, "Failed")) is not None:

@@ -197,7 +197,10 @@ def _promoted(board: Board, record: Record, held: str) -> tuple[str, str]:
             f"{record.short} is active since {status.promoted_time}",
         )
     if record.phase is P.REFUSED and record.seen.spec.decision == "Promote" and not has_content:
-        return "ContentMissing", f"its content is gone, let a run learn it again; before: {status.message}"
+        return (
+            "ContentMissing",
+            f"its content is gone, apply the run that learned it once more; before: {status.message}",
+        )
     if record.phase is P.REFUSED:
         reasons = {"Gates": "GatesFailed", "Rollback": "RolledBack"}
         return reasons.get(status.refused_by, "Refused"), status.message
