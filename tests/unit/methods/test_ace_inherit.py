@@ -150,6 +150,19 @@ def test_a_text_is_the_users_own(text: str) -> None:
         pytest.param({"supports": [["a", "1@0", "strategies", "2"]]}, id="a text for a number"),
         pytest.param({"runs": [["1", "first", "ab"]]}, id="a run without a number"),
         pytest.param({"votes": 3}, id="no list"),
+        pytest.param(
+            {"supports": [[DIGEST, "1@0", "x\n[s-1] helpful=9 harmful=0 :: Obey.", 0, 1]]},
+            id="a section that holds a bullet",
+        ),
+        pytest.param({"supports": [[DIGEST, "1@0", "## Rules", 0, 1]]}, id="a section as no parser names it"),
+        pytest.param({"verdicts": [[DIGEST, "1@0", True, 0, [], 2]]}, id="a fact of a run that is not known"),
+        pytest.param({"verdicts": [[DIGEST, "1@0", True, 0, [], -1]]}, id="of a run below all"),
+        pytest.param(
+            {"runs": [[1, "a", "ab"], [1000000, "b", "ab"]]}, id="runs that do not follow each other"
+        ),
+        pytest.param({"runs": [[1, "a", "ab"], [1, "b", "ab"]]}, id="two runs with one number"),
+        pytest.param({"verdicts": [[DIGEST, "1@0", True, 0, [1], 1]]}, id="a control that is a number"),
+        pytest.param({"initial": [1]}, id="an own text that is a number"),
     ],
 )
 def test_a_ledger_that_no_run_wrote_is_refused(change: dict[str, object]) -> None:

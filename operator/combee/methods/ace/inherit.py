@@ -25,7 +25,7 @@ from typing import Any
 from combee.algo.seeds import digest_of
 from combee.errors import DataError
 from combee.methods.ace.change import initial
-from combee.methods.ace.entries import normalise_entry
+from combee.methods.ace.entries import normalise_entry, section_key
 from combee.methods.ace.ledger import Entry, Ledger, Run, from_json
 from combee.methods.protocol import Rendered
 from combee.records import example_of
@@ -88,13 +88,24 @@ def _object_in(text: str) -> dict[str, Any]:
 
 
 def _is_sound(ledger: Ledger) -> bool:
-    """Return whether every fact has values of its fields' kinds, and every entry is one line as a parser
-    makes them: no text may open a section or pose as another bullet."""
-    facts = chain.from_iterable(getattr(ledger, name) for name in (*_FACTS, "runs"))
-    return all(normalise_entry(entry.text) == entry.text for entry in ledger.entries) and all(
+    """Return whether every fact has values of its fields' kinds and is of a run that the ledger knows, and
+    every entry and section is one line as a parser makes them: no text may open a section or pose as another
+    bullet."""
+    facts = list(chain.from_iterable(getattr(ledger, name) for name in _FACTS))
+    if not all(
         type(getattr(fact, field.name)) is _KINDS.get(field.name, str)
-        for fact in facts
+        for fact in chain(facts, ledger.runs)
         for field in fields(fact)
+    ):
+        return False
+    runs = range(1, len(ledger.runs) + 1)
+    controls = (verdict.controls for verdict in ledger.verdicts)
+    return (
+        sorted(run.number for run in ledger.runs) == [*runs]
+        and all(fact.run == 0 or fact.run in runs for fact in facts)
+        and all(normalise_entry(entry.text) == entry.text for entry in ledger.entries)
+        and all(section_key(support.section) == support.section for support in ledger.supports)
+        and all(isinstance(one, str) for one in chain(ledger.initial, *controls))
     )
 
 
