@@ -18,6 +18,7 @@ from combee.local.session import context_on, prepare
 from combee.local.sources import parse_stand_ins
 from combee.plan.gatescores import gate_sides
 from combee.work.context import held_out_split
+from combee.work.passages import start_of
 from combee.work.rollouts import closing_scores
 
 Scores = dict[str, dict[str, float]]
@@ -36,8 +37,7 @@ async def score_start(cell: Cell, given: StandInFlags) -> None:
     prepared = prepare(cell.manifest, parse_stand_ins(cell.flags(given)))
     async with context_on(prepared, cell.folder) as context:
         method, spec = context.method, context.spec
-        text, train = context.initial_playbook, prepared.facts.digests["train"]
-        start = method.started(text, train=train) if text else method.empty()
+        start = await start_of(context, prepared.facts.digests["train"])
         shown = method.render(start, budget_tokens=spec.method.render_token_budget, verify=spec.verify)
         _, gate = await held_out_split(context)
         scores = await closing_scores(context, context.asker(), gate, shown.shown, stage="gate baseline")

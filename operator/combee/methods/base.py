@@ -98,6 +98,11 @@ class Method(ABC, Generic[A]):
         the run's train split."""
         return self.initial(text)
 
+    def inherited(self, artifact: A) -> tuple[str, ...]:
+        """Return the entries of what ``started`` gave that models wrote in earlier runs, by digest: they are
+        checked once more. What the user gave is none of them."""
+        return ()
+
     @abstractmethod
     def from_json(self, data: bytes) -> A:
         """Read an artifact back from ``Artifact.to_json``. Raises DataError for anything else."""

@@ -1,4 +1,5 @@
-"""Whether a text repeats passages of the training rows, which only steps that read them can tell."""
+"""What a run starts from, and whether a text repeats passages of the training rows, which only steps that
+read them can tell."""
 
 from __future__ import annotations
 
@@ -32,6 +33,23 @@ async def repeated(context: WorkContext, text: str) -> tuple[Finding, ...]:
     if not text or (await context.data.train()).recordings:
         return ()
     return await asyncio.to_thread(verbatim, text, await leak_corpus(context))
+
+
+async def start_of(context: WorkContext, train: str) -> Any:
+    """Return the artifact that the run starts from; what models wrote of it in earlier runs is checked as if
+    it were new. ``train``: the digest of the train split."""
+    text, method = context.initial_playbook, context.method
+    if not text:
+        return method.empty()
+    artifact = method.started(text, train=train)
+    inherited = method.inherited(artifact)
+    if not inherited:
+        return artifact
+    # No recording was read for these entries.
+    recordings = (await context.data.train()).recordings
+    corpus = method.leak_corpus(()) if recordings else await leak_corpus(context)
+    refusals = await asyncio.to_thread(method.checks, artifact, inherited, corpus=corpus)
+    return method.with_refusals(artifact, refusals)
 
 
 def checked(

@@ -25,7 +25,7 @@ from combee.work.callgraph import modelled_seconds
 from combee.work.ceiling import Bounded, under_ceiling
 from combee.work.context import WorkContext, held_out_split, put_json, write_receipt
 from combee.work.happened import happened
-from combee.work.passages import repeated
+from combee.work.passages import repeated, start_of
 from combee.work.pool import pooled
 from combee.work.rollouts import mean, refuse_a_bad_day, rollout
 from combee.work.start import PAGE, QUESTIONS, Question, cause, page
@@ -48,8 +48,9 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
     splits = await _splits(context)
     await check_opinion(context)
     select, gate = await held_out_split(context)
-    artifact = await _start_of(context, splits["train"].digest)
+    artifact = await start_of(context, splits["train"].digest)
     rendered = context.rendered(artifact)
+    await _note_passages(context, rendered.text)
     asker = context.asker()
     answered, waves = await _waves(context, asker, select, rendered.shown)
     refuse_a_bad_day([trajectory.error for trajectory in answered], "rollouts", step.name)
@@ -100,16 +101,6 @@ def _look(context: WorkContext, gate: list[Example]) -> dict[str, int]:
     clusters, repeats = {example.cluster for example in gate if example.cluster}, context.spec.task.repeats
     counts = {"gateClusters": len(clusters)} if clusters else {}
     return counts | ({"repeats": repeats} if repeats > 1 else {})
-
-
-async def _start_of(context: WorkContext, train: str) -> Any:
-    """Return the artifact that the run starts from; warn of entries that repeat rows."""
-    text, method = context.initial_playbook, context.method
-    if not text:
-        return method.empty()
-    artifact = method.started(text, train=train)
-    await _note_passages(context, context.rendered(artifact).text)
-    return artifact
 
 
 async def _opinions(

@@ -26,6 +26,7 @@ from combee.algo.seeds import digest_of
 from combee.errors import DataError
 from combee.methods.ace.change import initial
 from combee.methods.ace.entries import normalise_entry, section_key
+from combee.methods.ace.facts import facts_of
 from combee.methods.ace.ledger import Entry, Ledger, Run, from_json
 from combee.methods.protocol import Rendered
 from combee.records import example_of
@@ -74,6 +75,13 @@ def started(text: str, *, train: str) -> Ledger:
         ledger = from_json(handed_on(ledger, Rendered("", 0, tuple(ledger.texts)), by="", train=unknown))
     mark = f"#{train[:SPLIT_DIGITS]}"
     return _mapped(ledger, lambda fact: _renamed(fact, lambda one: one.removesuffix(mark)))
+
+
+def inherited(ledger: Ledger) -> tuple[str, ...]:
+    """Return the digests of the entries that models wrote in earlier runs, without those that were refused
+    for their words: nothing shows who wrote a ledger, so what no check has refused is checked again."""
+    facts = facts_of(ledger)
+    return tuple(one for one in ledger.texts if not facts.trusted(one) and one not in facts.refused)
 
 
 def _object_in(text: str) -> dict[str, Any]:

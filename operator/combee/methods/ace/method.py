@@ -42,6 +42,7 @@ class AceMethod(Method[Ledger]):
     empty = staticmethod(Ledger)
     initial = staticmethod(change.initial)
     started = staticmethod(inherit.started)
+    inherited = staticmethod(inherit.inherited)
     from_json = staticmethod(ledger.from_json)
     handed_on = staticmethod(inherit.handed_on)
     views = staticmethod(render.views)
