@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -14,7 +15,8 @@ from combee.errors import DataError
 from combee.methods.ace import inherit
 from combee.methods.ace.change import with_verdicts
 from combee.methods.ace.entries import entry_digest
-from combee.methods.ace.ledger import Harm, Ledger, Vote, from_json
+from combee.methods.ace.facts import facts_of, section_of
+from combee.methods.ace.ledger import Harm, Ledger, Support, Vote, from_json
 from combee.methods.gepa import GepaMethod
 from combee.methods.protocol import Refusal, Verdict
 
@@ -125,6 +127,27 @@ def test_a_ledger_that_is_too_large_loses_what_is_not_shown_the_oldest_first(
     assert text.count("New note") == 20 and 0 < text.count("Old note") < 20 and RULE in text
     known = {one.digest for one in from_json(text.encode()).entries}
     assert all(one.entry in known for one in from_json(text.encode()).supports)
+
+
+def test_a_ledger_with_too_many_votes_keeps_those_of_the_newest_examples_and_all_its_entries() -> None:
+    notes = [add(f"Note {k}: see page {k * 7}.", "a@0", f"{k}@0", section="formulas") for k in range(30)]
+    ledger = learn(*notes)
+    votes = {
+        Vote(digest, f"row-{k}@{k % 3}", "helpful" if k % 4 else "harmful")
+        for digest in ledger.texts
+        for k in range(300)
+    }
+    more = {Support(digest, f"row-{k}@1", "others", 2) for digest in ledger.texts for k in range(90)}
+    ledger = ledger.join(Ledger(votes=frozenset(votes), supports=frozenset(more)))
+    shown = playbook(ledger)
+    text = handed(ledger)
+    assert len(ledger.to_json()) > inherit.MOST_BYTES >= len(text)
+    after = from_json(text.encode())
+    assert {*after.texts} == {*ledger.texts} and {*playbook(after).included} == {*shown.included}
+    of_each = Counter(vote.entry for vote in after.votes)
+    assert {*of_each.values()} == {64}
+    assert {vote.source.rpartition("@")[2] for vote in after.votes} == {"2"}, "the newest epoch"
+    assert {section_of([*supports]) for supports in facts_of(after).supports.values()} == {"formulas"}
 
 
 def test_a_ledger_as_it_stands_in_a_store_is_of_an_earlier_run_too() -> None:

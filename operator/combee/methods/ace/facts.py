@@ -239,7 +239,7 @@ def _gather(
         last_run=_newest(verdicts),
         deleters=frozenset(e for d in cluster for e in facts.deleters.get(d, ())),
         harms=any(d in facts.harmful for d in cluster),
-        section=_section(own),
+        section=section_of(own),
         parents=tuple(sorted({b for d in cluster for b in bases.get(d, ())} - set(cluster))),
     )
 
@@ -250,7 +250,7 @@ def _newest(verdicts: Sequence[Verdict]) -> int | None:
     return 0 if 0 in runs else max(runs, default=None)
 
 
-def _section(supports: Sequence[Support]) -> str:
+def section_of(supports: Sequence[Support]) -> str:
     """Return the section named by most sources of the first iteration that has any, ties by name. Earlier
     runs come before this one, which has the number 0."""
     if not supports:

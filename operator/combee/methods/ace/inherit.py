@@ -9,15 +9,16 @@ example. So the source ``17@2`` is handed on as ``17#1b2c3d4e@2``, by the digest
 everywhere, and stay.
 
 **What stays behind.** Texts that were refused as private; votes of more than ``VOTING_RUNS`` runs ago; and,
-where a ledger has over ``MOST_BYTES``, entries that are not in the playbook, those first of which nothing was
-heard for longest.
+where a ledger has over ``MOST_BYTES``, what older examples than the newest say of an entry
+(``MOST_EXAMPLES``), then entries that are not in the playbook, those first of which nothing was heard for
+longest.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Set
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Set
 from dataclasses import fields, replace
 from itertools import chain
 from typing import Any
@@ -26,15 +27,17 @@ from combee.algo.seeds import digest_of
 from combee.errors import DataError
 from combee.methods.ace.change import initial
 from combee.methods.ace.entries import normalise_entry, section_key
-from combee.methods.ace.facts import facts_of
-from combee.methods.ace.ledger import Entry, Ledger, Run, from_json
-from combee.methods.protocol import Rendered
+from combee.methods.ace.facts import facts_of, section_of
+from combee.methods.ace.ledger import Ledger, Run, from_json
+from combee.methods.protocol import INITIAL, Rendered
 from combee.records import example_of
 
 VOTING_RUNS = 3
 """Votes of so many runs count, this one not among them: what helped long ago may not help any more."""
 MOST_BYTES = 600 * 1024
 """Of a ledger that is handed on. It shares the 900 KiB of a ConfigMap with the playbook and gate's scores."""
+MOST_EXAMPLES = (64, 32, 16, 8, 4)
+"""Distinct examples of an entry that a ledger which is too large keeps: the most with which it fits."""
 SPLIT_DIGITS = 8
 """of the digest of a train split, which tell the examples of one file from those of another."""
 
@@ -77,11 +80,11 @@ def started(text: str, *, train: str) -> Ledger:
     return _mapped(ledger, lambda fact: _renamed(fact, lambda one: one.removesuffix(mark)))
 
 
-def inherited(ledger: Ledger) -> tuple[str, ...]:
+def inherited(artifact: Ledger) -> tuple[str, ...]:
     """Return the digests of the entries that models wrote in earlier runs, without those that were refused
     for their words: nothing shows who wrote a ledger, so what no check has refused is checked again."""
-    facts = facts_of(ledger)
-    return tuple(one for one in ledger.texts if not facts.trusted(one) and one not in facts.refused)
+    facts = facts_of(artifact)
+    return tuple(one for one in artifact.texts if not facts.trusted(one) and one not in facts.refused)
 
 
 def _object_in(text: str) -> dict[str, Any]:
@@ -168,6 +171,52 @@ def _without(ledger: Ledger, entries: Set[str]) -> Ledger:
 
 def _within(ledger: Ledger, shown: Set[str]) -> Ledger:
     """Return the ledger in at most ``MOST_BYTES``, if what is ``shown`` fits in them."""
+    for most in MOST_EXAMPLES:
+        if len(ledger.to_json()) <= MOST_BYTES:
+            return ledger
+        ledger = _of_newest(ledger, most)
+    given = {entry.digest for text in ledger.initial for entry in initial(text).entries}
+    return _dropped(ledger, shown | given)
+
+
+def _of_newest(ledger: Ledger, most: int) -> Ledger:
+    """Return the ledger with what at most the ``most`` newest examples say of an entry; with it the user's own
+    word and the source that names the section."""
+    named = {
+        support
+        for supports in facts_of(ledger).supports.values()
+        for section in [section_of(supports)]
+        for support in [
+            min((one for one in supports if one.section == section), key=_when),
+            *(one for one in supports if one.source == INITIAL),
+        ]
+    }
+    return replace(
+        ledger,
+        supports=frozenset({*named, *_newest(ledger.supports, most, lambda one: one.entry)}),
+        votes=frozenset(_newest(ledger.votes, most, lambda one: one.entry)),
+        changes=frozenset(_newest(ledger.changes, most, lambda one: (one.op, one.base, one.result))),
+    )
+
+
+def _when(fact: Any) -> tuple[int, int, str, str]:
+    """Return the sort key of a fact of an earlier run, newest last: a vote is as new as its epoch."""
+    return fact.run, getattr(fact, "iteration", 0), fact.source.rpartition("@")[2].zfill(9), fact.source
+
+
+def _newest(facts: Iterable[Any], most: int, about: Callable[[Any], Any]) -> list[Any]:
+    """Return the facts of the ``most`` newest examples about each thing; of those that say the same of it by
+    the same example, the newest."""
+    kept: dict[Any, dict[str, dict[str, Any]]] = defaultdict(dict)
+    for fact in sorted(facts, key=_when, reverse=True):
+        examples, example = kept[about(fact)], example_of(fact.source)
+        if example in examples or len(examples) < most:
+            examples.setdefault(example, {}).setdefault(getattr(fact, "verdict", ""), fact)
+    return [fact for examples in kept.values() for said in examples.values() for fact in said.values()]
+
+
+def _dropped(ledger: Ledger, stays: Set[str]) -> Ledger:
+    """Return the ledger without entries that it has too many of, never those that ``stays`` names."""
     over = len(ledger.to_json()) - MOST_BYTES
     if over <= 0:
         return ledger
@@ -178,12 +227,11 @@ def _within(ledger: Ledger, shown: Set[str]) -> Ledger:
             entry = getattr(fact, _ABOUT.get(name, "entry"))
             size[entry] += sum(len(str(getattr(fact, field.name))) + 3 for field in fields(fact))
             heard[entry] = max(heard.get(entry, (0, 0)), (fact.run, getattr(fact, "iteration", 0)))
-    given = {entry.digest for text in ledger.initial for entry in initial(text).entries}
-    oldest: list[Entry] = sorted(ledger.entries, key=lambda one: (heard.get(one.digest, (0, 0)), one.digest))
+    oldest = sorted(ledger.texts, key=lambda one: (heard.get(one, (0, 0)), one))
     dropped = set[str]()
-    for entry in oldest:
-        if over > 0 and entry.digest not in shown | given:
-            over -= size[entry.digest]
-            dropped.add(entry.digest)
+    for digest in oldest:
+        if over > 0 and digest not in stays:
+            over -= size[digest]
+            dropped.add(digest)
     # What a fact takes is estimated, so a little may still be too much.
-    return _within(_without(ledger, dropped), shown) if dropped else ledger
+    return _dropped(_without(ledger, dropped), stays) if dropped else ledger
