@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from ace_makers import ACE, add, change, learn, playbook
+from ace_makers import ACE, add, change, learn, playbook, trajectory
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +16,9 @@ from combee.methods.ace import inherit
 from combee.methods.ace.change import with_verdicts
 from combee.methods.ace.entries import entry_digest
 from combee.methods.ace.facts import facts_of, section_of
-from combee.methods.ace.ledger import Harm, Ledger, Support, Vote, from_json
+from combee.methods.ace.ledger import Change, Harm, Ledger, Support, Vote, from_json
+from combee.methods.ace.matching import Readers
+from combee.methods.ace.replay import to_replay
 from combee.methods.gepa import GepaMethod
 from combee.methods.protocol import Refusal, Verdict
 
@@ -223,3 +225,29 @@ def test_harm_and_refusals_stay() -> None:
     ledger = learned().join(Ledger(harms=frozenset({Harm(DIGEST, "8")})))
     assert [replace(one, run=0) for one in started(ledger).harms] == [Harm(DIGEST, "8")]
     assert RULE not in playbook(started(ledger)).text
+
+
+@pytest.mark.parametrize(
+    "retired",
+    [
+        pytest.param(Ledger(harms=frozenset({Harm(DIGEST, "8")})), id="it spoilt a row of select"),
+        pytest.param(
+            Ledger(changes=frozenset(Change("DELETE", DIGEST, "", f"x-{k}@1") for k in (1, 2))), id="deleted"
+        ),
+        pytest.param(
+            Ledger(verdicts=frozenset(Verdict(DIGEST, f"y-{k}@1", False, 0) for k in (1, 2))), id="lost"
+        ),
+    ],
+)
+def test_what_an_earlier_run_retired_is_decided_anew_where_this_one_asks_for_it(retired: Ledger) -> None:
+    """Also on the very example that it was tried on before."""
+    ledger = started(learned("x-1@1").join(retired))
+    ran, readers = {"x-1@1": trajectory("x-1@1")}, Readers({})
+    assert RULE not in playbook(ledger).text
+    again = learn(add(RULE, "x-1@1"), start=ledger)
+    assert to_replay(again, trajectories=ran, readers=readers) == [DIGEST]
+    won = with_verdicts(again, [Verdict(DIGEST, "x-1@1", True, 0, ("4", "5"))])
+    assert RULE in playbook(won).text
+    assert to_replay(won, trajectories=ran, readers=readers) == []
+    spoilt = won.join(Ledger(harms=frozenset({Harm(DIGEST, "9")})))
+    assert RULE not in playbook(spoilt).text, "what this run finds counts"

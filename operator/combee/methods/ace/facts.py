@@ -17,7 +17,7 @@ from combee.algo.grouping import grouped
 from combee.algo.text import anchors, kept_in, token_set
 from combee.methods.ace.conflicts import claim, paraphrases
 from combee.methods.ace.entries import DEFAULT_SECTION
-from combee.methods.ace.ledger import Change, Ledger, Support, Vote
+from combee.methods.ace.ledger import Change, Harm, Ledger, Support, Vote
 from combee.methods.ace.parse import Line, layout
 from combee.methods.protocol import INITIAL, Verdict
 from combee.records import example_of
@@ -36,8 +36,8 @@ class Facts:
     tried: dict[str, list[Verdict]]
     refused: dict[str, str]
     replacements: tuple[Change, ...]
-    deleters: dict[str, frozenset[str]]
-    harmful: frozenset[str]
+    deletions: dict[str, list[Change]]
+    harms: dict[str, list[Harm]]
     lines: tuple[Line, ...]
     bullets: dict[str, Line]
 
@@ -49,10 +49,7 @@ class Facts:
 @lru_cache(maxsize=2)
 def facts_of(ledger: Ledger) -> Facts:
     """Return the index of ``ledger``, without facts about entries that it does not have."""
-    deleters: dict[str, set[str]] = defaultdict(set)
-    for change in ledger.changes:
-        if change.op == "DELETE":
-            deleters[change.base].add(example_of(change.source))
+    deletions = [change for change in sorted(ledger.changes) if change.op == "DELETE"]
     known = ledger.texts
     lines = layout(ledger.initial)
     return Facts(
@@ -64,8 +61,8 @@ def facts_of(ledger: Ledger) -> Facts:
         replacements=tuple(
             c for c in sorted(ledger.changes) if c.op != "DELETE" and c.base in known and c.result in known
         ),
-        deleters={base: frozenset(examples) for base, examples in deleters.items()},
-        harmful=frozenset(harm.entry for harm in ledger.harms),
+        deletions=grouped(deletions, lambda change: change.base),
+        harms=grouped(sorted(ledger.harms), lambda harm: harm.entry),
         lines=lines,
         bullets={line.digest: line for line in reversed(lines) if line.kind == "bullet"},
     )
@@ -79,6 +76,9 @@ class Lesson:
     counts until then. ``tried`` are the sources that it was replayed on; an empty one stands for controls.
     ``last_run`` is the newest run that replayed it, 0 for this one, None for none. ``harms``: whether it
     spoilt an example of select.
+
+    Where an example of this run asks for what an earlier one retired, ``harms``, ``deleters`` and ``tried``
+    are of this run alone: a row of the earlier select may be one of gate by now.
     """
 
     members: tuple[str, ...]
@@ -227,18 +227,28 @@ def _gather(
     verdicts = [verdict for d in cluster for verdict in facts.tried.get(d, ())]
     decided = [verdict for verdict in verdicts if verdict.won or verdict.lost]
     newest = [verdict for verdict in decided if verdict.run == _newest(decided)]
+    wins, losses = sum(verdict.won for verdict in newest), sum(verdict.lost for verdict in newest)
+    tried = verdicts
+    deletions = [change for d in cluster for change in facts.deletions.get(d, ())]
+    harms = [harm for d in cluster for harm in facts.harms.get(d, ())]
+    if any(support.run == 0 for support in own):
+        lost = losses > wins and _newest(decided) != 0
+        if lost or any(change.run for change in deletions) or any(harm.run for harm in harms):
+            tried = [verdict for verdict in verdicts if verdict.run == 0]
+        deletions = [change for change in deletions if change.run == 0]
+        harms = [harm for harm in harms if harm.run == 0]
     return Lesson(
         members=cluster,
         sources=frozenset(s.source for s in backing),
         helpers=helpers,
         helpful=len(helpers) + sum(line.helpful for line in given),
         harmful=len(harmers) + sum(line.harmful for line in given),
-        wins=sum(verdict.won for verdict in newest),
-        losses=sum(verdict.lost for verdict in newest),
-        tried=frozenset(verdict.source for verdict in verdicts),
+        wins=wins,
+        losses=losses,
+        tried=frozenset(verdict.source for verdict in tried),
         last_run=_newest(verdicts),
-        deleters=frozenset(e for d in cluster for e in facts.deleters.get(d, ())),
-        harms=any(d in facts.harmful for d in cluster),
+        deleters=frozenset(example_of(change.source) for change in deletions),
+        harms=bool(harms),
         section=section_of(own),
         parents=tuple(sorted({b for d in cluster for b in bases.get(d, ())} - set(cluster))),
     )
