@@ -111,6 +111,8 @@ def test_votes_of_long_ago_do_not_count_any_more() -> None:
         ledger = ACE.started(handed(ledger, by=f"run-{number}", train=f"{number:064d}"), train="ff" * 32)
         votes.append(len(ledger.votes))
     assert votes == [1] * inherit.VOTING_RUNS + [0]
+    first = playbook(learned()).text
+    assert playbook(ledger).text == first.replace("helpful=1", "helpful=0") != first
     assert [one for one in ledger.supports if one.entry == DIGEST], "its source is known for good"
 
 
