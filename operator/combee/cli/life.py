@@ -21,8 +21,9 @@ SOURCES_SHOWN = 20
 
 
 def is_folder(name: str) -> bool:
-    """Return whether a name is that of a run's folder on this machine."""
-    return (Path(name) / "result.json").is_file()
+    """Return whether a name is that of a run's folder on this machine: a path with a slash, which no
+    Playbook's name has, whatever folders are here."""
+    return "/" in name and (Path(name) / "result.json").is_file()
 
 
 def run_life_here(folder: Path, entry: str, *, as_json: bool) -> int:

@@ -96,7 +96,7 @@ def diff(name: PlaybookName, before: Digest, after: Digest, place: Place) -> Non
 @with_place
 def why(
     name: Annotated[
-        str, typer.Argument(metavar="NAME|DIR", help="The Playbook, or a folder of `combee run`.")
+        str, typer.Argument(metavar="NAME|DIR", help="The Playbook, or a run's folder with a slash: ./out.")
     ],
     what: Annotated[
         str,
