@@ -38,6 +38,9 @@ _NAME = re.compile(
     r"(?:plans|clocks|steps)/[a-z0-9][a-z0-9.-]{0,120}\.json|store(?:/[A-Za-z0-9][A-Za-z0-9.-]{0,254}){2,9}|calls/[a-z0-9][a-z0-9.-]{0,120}\.jsonl|gate\.json|rollouts\.jsonl|result\.json|report\.(?:md|html)|lessons\.md|prompt\.(?:md|json)|artifact\.json"
 )
 
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
+"""Of a file that leaves no folder: one that a later release adds is left out."""
+
 
 def store_file(path: str) -> str:
     """Return the file of an object of the store; only audits and replays ask for it."""
@@ -133,9 +136,11 @@ def _untarred(text: str, length: int, digest: str) -> dict[str, bytes]:
     with tarfile.open(fileobj=io.BytesIO(raw), mode="r:gz") as tar:
         for entry in tar:
             held = tar.extractfile(entry) if entry.isreg() and entry.size <= MAX_BYTES else None
-            if held is None or not _NAME.fullmatch(entry.name):
+            known = _NAME.fullmatch(entry.name)
+            if held is None or not (known or _PLAIN_NAME.fullmatch(entry.name)):
                 raise _damaged(f"an entry {entry.name[:80]!r} has no place in them")
-            files[entry.name] = held.read()
+            if known:
+                files[entry.name] = held.read()
     return files
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import io
 import json
 import shutil
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,7 +34,7 @@ from combee.objects.types import Settings
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import JobSeen
 from combee.records import Owner
-from combee.report.bundle import packed, unpacked
+from combee.report.bundle import BEGIN, packed, unpacked
 from combee.settings import WorkerSettings
 
 NAMES = st.from_regex(r"(plans|steps)/[a-z0-9][a-z0-9.-]{0,20}\.json", fullmatch=True)
@@ -140,13 +144,29 @@ def test_a_cut_log_is_noticed(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("../x.json", "/etc/passwd", "plans/../../x.json", "plans/a/b.json", "run.json"),
+        *("../x.json", "/etc/passwd", "plans/../../x.json", "plans/a/b.json", ".netrc"),
         *("store/../../x", "store/memo/../../../x", "store//x/y", "store/.ssh/x", "store/memo"),
     ],
 )
 def test_a_name_that_leaves_the_folder_is_refused(name: str) -> None:
     with pytest.raises(TransientError):
         unpacked(packed({name: b"x"}))
+
+
+def test_a_file_of_a_later_release_is_left_out() -> None:
+    assert unpacked(packed({"later.json": b"x", "result.json": b"{}"})) == {"result.json": b"{}"}
+
+
+def test_a_link_is_refused_whatever_its_name() -> None:
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w:gz") as tar:
+        link = tarfile.TarInfo("later.json")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+    raw = held.getvalue()
+    end = f"-----END COMBEE RESULTS {len(raw)} {hashlib.sha256(raw).hexdigest()}-----"
+    with pytest.raises(TransientError, match="has no place"):
+        unpacked([BEGIN, base64.b64encode(raw).decode(), end])
 
 
 def test_what_is_fetched_again_replaces_the_old(tmp_path: Path) -> None:
