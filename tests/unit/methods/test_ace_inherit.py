@@ -133,6 +133,25 @@ def test_a_ledger_that_is_too_large_loses_what_is_not_shown_the_oldest_first(
     assert all(one.entry in known for one in from_json(text.encode()).supports)
 
 
+def test_what_shown_entries_rest_on_goes_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    wordings = "Divide net income by total revenue.", "Always divide the net income by total revenue."
+    bases = "Report amounts in millions.", "State the currency of amounts."
+    merged = "Report amounts in millions and state the currency of amounts."
+    ledger = learn(*(add(text, f"{k}@1") for k, text in enumerate((*wordings, *bases))))
+    ledger = learn(change("MERGE", bases, merged, "5@1"), start=ledger)
+    ledger = started(ledger)
+    ledger = learn(*(add(f"New note {k}: see page {k * 7}.", f"{k}@1") for k in range(60)), start=ledger)
+    shown = playbook(ledger)
+    assert len(shown.included) == 2 and entry_digest(merged) in shown.included
+    monkeypatch.setattr(inherit, "MOST_BYTES", len(handed(ledger)) // 2)
+    after = from_json(handed(ledger, by="second").encode())
+    assert len(after.to_json()) <= inherit.MOST_BYTES
+    assert {entry_digest(text) for text in (*wordings, *bases, merged)} <= {*after.texts}
+    assert playbook(after).text == shown.text, "its sources hold it up in the next run, too"
+    monkeypatch.setattr(inherit, "MOST_BYTES", 600)
+    assert {*from_json(handed(ledger).encode()).texts} == {*shown.included}
+
+
 def test_a_ledger_with_too_many_votes_keeps_those_of_the_newest_examples_and_all_its_entries() -> None:
     notes = [add(f"Note {k}: see page {k * 7}.", "a@0", f"{k}@0", section="formulas") for k in range(30)]
     ledger = learn(*notes)

@@ -11,7 +11,7 @@ everywhere, and stay.
 **What stays behind.** Texts that were refused as private; votes of more than ``VOTING_RUNS`` runs ago; and,
 where a ledger has over ``MOST_BYTES``, what older examples than the newest say of an entry
 (``MOST_EXAMPLES``), then entries that are not in the playbook, those first of which nothing was heard for
-longest.
+longest, and last those that what is in the playbook rests on.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from dataclasses import fields, replace
 from itertools import chain
 from typing import Any
 
+from combee.algo.graph import closure
 from combee.algo.seeds import digest_of
 from combee.errors import DataError
 from combee.methods.ace.change import initial
 from combee.methods.ace.entries import normalise_entry, section_key
-from combee.methods.ace.facts import facts_of, section_of
+from combee.methods.ace.facts import facts_of, lessons_of, section_of
 from combee.methods.ace.ledger import Ledger, Run, from_json
 from combee.methods.protocol import INITIAL, Rendered
 from combee.records import example_of
@@ -176,7 +177,7 @@ def _within(ledger: Ledger, shown: Set[str]) -> Ledger:
             return ledger
         ledger = _of_newest(ledger, most)
     given = {entry.digest for text in ledger.initial for entry in initial(text).entries}
-    return _dropped(ledger, shown | given)
+    return _dropped(ledger, shown | given, _rested_on(ledger, shown))
 
 
 def _of_newest(ledger: Ledger, most: int) -> Ledger:
@@ -215,8 +216,21 @@ def _newest(facts: Iterable[Any], most: int, about: Callable[[Any], Any]) -> lis
     return [fact for examples in kept.values() for said in examples.values() for fact in said.values()]
 
 
-def _dropped(ledger: Ledger, stays: Set[str]) -> Ledger:
-    """Return the ledger without entries that it has too many of, never those that ``stays`` names."""
+def _rested_on(ledger: Ledger, shown: Set[str]) -> set[str]:
+    """Return what is shown, its other wordings, and what it replaced: it stands by their sources, votes and
+    replays."""
+    lessons, below = lessons_of(ledger), defaultdict[str, set[str]](set)
+    for lesson in lessons.members.values():
+        for member in lesson.members:
+            below[member] |= {*lesson.members}
+    for change in ledger.changes:
+        below[change.result].add(change.base)
+    return closure(shown, below)
+
+
+def _dropped(ledger: Ledger, stays: Set[str], last: Set[str]) -> Ledger:
+    """Return the ledger without entries that it has too many of, never those that ``stays`` names, ``last``
+    after the others."""
     over = len(ledger.to_json()) - MOST_BYTES
     if over <= 0:
         return ledger
@@ -227,11 +241,11 @@ def _dropped(ledger: Ledger, stays: Set[str]) -> Ledger:
             entry = getattr(fact, _ABOUT.get(name, "entry"))
             size[entry] += sum(len(str(getattr(fact, field.name))) + 3 for field in fields(fact))
             heard[entry] = max(heard.get(entry, (0, 0)), (fact.run, getattr(fact, "iteration", 0)))
-    oldest = sorted(ledger.texts, key=lambda one: (heard.get(one, (0, 0)), one))
+    oldest = sorted(ledger.texts, key=lambda one: (one in last, heard.get(one, (0, 0)), one))
     dropped = set[str]()
     for digest in oldest:
         if over > 0 and digest not in stays:
             over -= size[digest]
             dropped.add(digest)
     # What a fact takes is estimated, so a little may still be too much.
-    return _dropped(_without(ledger, dropped), stays) if dropped else ledger
+    return _dropped(_without(ledger, dropped), stays, last) if dropped else ledger
