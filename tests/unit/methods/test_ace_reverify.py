@@ -43,10 +43,10 @@ def batch(ledger: Ledger, used: str = "123", others: str = "89", text: str = RUL
 
 
 def verified(
-    ledger: Ledger, model: Model, rows: dict[str, Trajectory]
+    ledger: Ledger, model: Model, rows: dict[str, Trajectory], budget: int = 8000
 ) -> tuple[Verified[Ledger], list[Rollout]]:
     asked: list[Rollout] = []
-    verifying = ACE.verification(ledger, trajectories=rows, budget_tokens=8000, verify="Replay")
+    verifying = ACE.verification(ledger, trajectories=rows, budget_tokens=budget, verify="Replay")
     try:
         turn = next(verifying)
         while True:
@@ -171,6 +171,20 @@ def test_new_entries_come_first_and_leave_a_quarter() -> None:
     most = len(rows)
     assert done.candidates == most - most // 4 + 1
     assert [one.entry_digest for one in done.artifact.verdicts if one.run == 0 and one.controls] == [DIGEST]
+
+
+def test_nothing_moves_into_the_room_that_the_entry_leaves() -> None:
+    words = ("ledger", "margin", "turnover", "accrual")
+    ledger = inherited(*(f"For every {word} state the {word} itself." for word in words))
+    budget = playbook(ledger).tokens - 5
+    shown = playbook(ledger, budget=budget)
+    assert len(shown.included) == len(words) - 1
+    text = ledger.texts[shown.included[0]]
+    done, asked = verified(ledger, lambda e, w, r: True, batch(ledger, text=text), budget)
+    assert done.decided == 1
+    lines = shown.text.splitlines()
+    less = "\n".join(line for line in lines if text not in line)
+    assert {one.page.text.rstrip() for one in asked} == {shown.text.rstrip(), less}
 
 
 def test_what_the_user_gave_and_what_this_run_learned_are_no_matter_of_it() -> None:

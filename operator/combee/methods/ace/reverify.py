@@ -93,13 +93,14 @@ def _rows(digest: str, bullet: str, trajectories: Mapping[str, Trajectory], read
 
 
 def looked_at(
-    ledger: Ledger, digest: str, rows: Sequence[Row], *, budget_tokens: int, without: Set[str], look: int
+    ledger: Ledger, digest: str, rows: Sequence[Row], *, budget_tokens: int, shown: Rendered, look: int
 ) -> Asking:
-    """Return the verdict on an inherited entry; None where a call was lost. ``without``: entries that are not
-    decided, which no page holds. ``look``: the repeat of the first look; the second is the next one."""
-    page = render(ledger, budget_tokens=budget_tokens, verify="Replay", without=without).text
-    less = render(ledger, budget_tokens=budget_tokens, verify="Replay", without={*without, digest}).text
-    pages = Page(page, len(page), ""), Page.of(less, page)
+    """Return the verdict on an inherited entry of the page ``shown``; None where a call was lost. ``look``:
+    the repeat of the first look; the second is the next one."""
+    # Nothing may move into the room that the entry leaves: the answers would tell of both.
+    out = ledger.texts.keys() - {*shown.included} | {digest}
+    less = render(ledger, budget_tokens=budget_tokens, verify="Replay", without=out).text
+    pages = Page(shown.text, len(shown.text), ""), Page.of(less, shown.text)
     outcomes: list[dict[str, tuple[bool, bool]]] = []
     open_rows = list(rows)
     for repeat in (look, look + 1):

@@ -69,17 +69,25 @@ def verification(
     def controls(request: ReplayRequest) -> tuple[str, ...]:
         return replay_controls(request, right, readers.of(artifact.texts[request.entry_digest]))
 
-    undecided = frozenset(to_replay(artifact, trajectories=trajectories, readers=readers))
-    page = render(artifact, budget_tokens=budget_tokens, verify=verify, without=undecided)
-    inherited = reverify.due(artifact, page, trajectories, readers)
+    undecided = to_replay(artifact, trajectories=trajectories, readers=readers)
+    page = partial(render, artifact, budget_tokens=budget_tokens, verify=verify, without=frozenset(undecided))
+    shown = page()
+    inherited = reverify.due(artifact, shown, trajectories, readers)
     most = max(LEAST_REPLAYED, len(trajectories))
     kept = most // reverify.SHARE if inherited else 0
-    requests = _requests(artifact, trajectories, readers, budget_tokens, most=most - kept)
+    # Each undecided entry is replayed beside what stands without any of them.
+    requests = [
+        replay_request(
+            artifact,
+            digest,
+            trajectories=trajectories,
+            page=Page.of(page(with_entry=digest).text, shown.text),
+        )
+        for digest in undecided[: most - kept]
+    ]
     looks = (most - len(requests)) // reverify.REPLAYS_OF_A_LOOK
     again = [
-        reverify.looked_at(
-            artifact, digest, rows, budget_tokens=budget_tokens, without=undecided, look=SECOND_LOOK
-        )
+        reverify.looked_at(artifact, digest, rows, budget_tokens=budget_tokens, shown=shown, look=SECOND_LOOK)
         for digest, rows in islice(inherited.items(), looks)
     ]
     new = (
@@ -89,26 +97,6 @@ def verification(
     verdicts = yield from _side_by_side(chain(new, again))
     won = sum(not verdict.lost for verdict in verdicts)
     return Verified(with_verdicts(artifact, verdicts), len(requests) + len(again), len(verdicts), won)
-
-
-def _requests(
-    ledger: Ledger,
-    trajectories: Mapping[str, Trajectory],
-    readers: Readers,
-    budget_tokens: int,
-    *,
-    most: int,
-) -> list[ReplayRequest]:
-    """Return what is replayed: each undecided entry beside what stands without any of them."""
-    undecided = to_replay(ledger, trajectories=trajectories, readers=readers)
-    page = partial(render, ledger, budget_tokens=budget_tokens, verify="Replay", without=frozenset(undecided))
-    shown = page().text
-    return [
-        replay_request(
-            ledger, digest, trajectories=trajectories, page=Page.of(page(with_entry=digest).text, shown)
-        )
-        for digest in undecided[:most]
-    ]
 
 
 def _supported(ledger: Ledger, digest: str) -> bool:
