@@ -189,6 +189,13 @@ def test_demonstrations_may_repeat_their_rows_and_instructions_may_not() -> None
     assert [texts["instructions"] for texts in proposed(after)] == ["Answer."]
 
 
+def test_rows_that_the_prompt_does_not_quote_are_not_published() -> None:
+    pool = applied([], [right(1, ROW)])
+    shown = QUOTING.render(pool, budget_tokens=8000, verify="Replay")
+    assert ROW.encode() in pool.to_json() and ROW not in shown.text
+    assert QUOTING.handed_on(pool, shown, by="first", train="ab" * 32) == b""
+
+
 @pytest.mark.parametrize(
     ("question", "kind"),
     [

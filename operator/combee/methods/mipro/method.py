@@ -54,6 +54,10 @@ class MiproMethod(ComponentMethod):
     def last_call_tokens(self) -> int:
         return estimate_tokens(prompts.PROPOSE) + TIP_TOKENS
 
+    def handed_on(self, artifact: Pool, rendered: Rendered, *, by: str, train: str) -> bytes:
+        """Return nothing: no run starts from a pool, and this one quotes rows that the text does not."""
+        return b""
+
     def cost(self, of: Iteration) -> Cost:
         """Count each probe and what is scored on select: once the start, then the best. Each round waits for
         the one before."""
