@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import getproxies
+from urllib.request import getproxies, proxy_bypass
 
 from combee.errors import AddressNotAllowedError
 from combee.settings import ReachSettings, read_settings
@@ -143,22 +143,39 @@ def check_by_name(host: str, *, services: bool = False) -> None:
         raise _not_allowed(host, host, "the node or a metadata service")
 
 
-def checked_sockets(url: str) -> dict[str, Any]:
+def checked_sockets(url: str = "") -> dict[str, Any]:
     """Return aiohttp's options for an S3 client that connects to no address which may not be asked, wherever
-    it is redirected, nor to a proxy at such an address. Raises AddressNotAllowedError.
+    it is redirected, nor to a proxy at such an address. Raises AddressNotAllowedError. ``url``: the endpoint;
+    without one it is AWS.
 
-    Of names only the node's and metadata services' are refused: that of an endpoint stands in a Secret, which
-    an editor of runs cannot write, and often a store is a service of another namespace.
+    A proxy is looked at as any host is. Of an endpoint's names only the node's and metadata services' are
+    refused: it stands in a Secret, which an editor of runs cannot write, and often a store is a service of
+    another namespace.
     """
-    limits, parts = reach(), urlsplit(url)
-    host = parts.hostname or ""
-    if limits is None or (limits.allows(host) and not getproxies()):
+    if (limits := reach()) is None:
         return {}
-    check_by_name(host, services=True)
-    with suppress(OSError):
-        answers = socket.getaddrinfo(host, parts.port or parts.scheme, type=socket.SOCK_STREAM)
-        limits.check(host, [str(one[4][0]) for one in answers])
+    parts, proxy = urlsplit(url), _s3_proxy(url)
+    host = parts.hostname or ""
+    if proxy:
+        check_by_name(proxy)
+        with suppress(OSError):
+            resolve_now(proxy, 0)
+    elif limits.allows(host):
+        return {}
+    if host:
+        check_by_name(host, services=True)
+        with suppress(OSError):
+            answers = socket.getaddrinfo(host, parts.port or parts.scheme, type=socket.SOCK_STREAM)
+            limits.check(host, [str(one[4][0]) for one in answers])
     return {"socket_factory": _checked_socket}
+
+
+def _s3_proxy(url: str) -> str:
+    """Return the host of the proxy that botocore asks for ``url``, "" where it asks none. AWS has many hosts,
+    so for them it is a proxy whatever NO_PROXY says."""
+    parts = urlsplit(url or "https:")
+    proxy = "" if url and proxy_bypass(parts.netloc) else getproxies().get(parts.scheme, "")
+    return urlsplit(proxy if proxy.startswith(("http:", "https:", "//")) else f"//{proxy}").hostname or ""
 
 
 def _checked_socket(place: tuple[Any, ...]) -> socket.socket:

@@ -286,7 +286,60 @@ def test_a_proxy_to_an_s3_endpoint_that_the_chart_allows_is_looked_at(
     asked = {**KEYS, "AWS_ENDPOINT_URL": "http://minio.stores.svc:9000"}
     assert "connector_args" not in s3_options(asked)["config_kwargs"]
     monkeypatch.setenv("http_proxy", server.url)
-    assert "connector_args" in s3_options(asked)["config_kwargs"]
+    with pytest.raises(AddressNotAllowedError, match=r"127\.0\.0\.1: it is the node"):
+        s3_options(asked)
+
+
+AT_AWS: list[dict[str, str]] = [{}, KEYS, {**KEYS, "AWS_ENDPOINT_URL": "https://s3.example.com"}]
+
+
+@pytest.mark.parametrize("secret", AT_AWS)
+@pytest.mark.parametrize(
+    ("proxy", "host"),
+    [
+        (f"http://{METADATA}", METADATA),
+        ("127.0.0.1:3128", "127.0.0.1"),
+        ("http://me:pw@x.other.svc:8080", "x.other.svc"),
+        ("//x.other:8080", "x.other"),
+        ("http://proxy.example.com", "proxy.example.com"),
+    ],
+)
+def test_a_proxy_to_s3_is_looked_at_by_name_and_address(
+    secret: dict[str, str], proxy: str, host: str, hosts: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts.of = {"x.other": ("10.96.7.7",), "proxy.example.com": (METADATA,), "s3.example.com": ("10.0.0.7",)}
+    hosts.whole = {"x.other": "x.other.svc.cluster.local"}
+    monkeypatch.setenv("https_proxy", proxy)
+    with pytest.raises(AddressNotAllowedError, match=f"{host}: it .* allow the host {host}"):
+        s3_options(secret)
+    monkeypatch.setenv("COMBEE_ALLOWED_HOSTS", host)
+    s3_options(secret)
+
+
+def test_a_store_without_a_secret_looks_at_its_proxy(hosts: Names, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", f"http://{METADATA}")
+    with pytest.raises(AddressNotAllowedError, match=METADATA):
+        Store.open("s3://bucket/runs")
+
+
+@pytest.mark.parametrize("secret", AT_AWS)
+def test_s3_is_connected_to_only_at_addresses_that_were_looked_at(
+    secret: dict[str, str], hosts: Names
+) -> None:
+    factory = s3_options(secret)["config_kwargs"]["connector_args"]["socket_factory"]
+    with pytest.raises(PermissionError, match="the node"):
+        factory((socket.AF_INET, socket.SOCK_STREAM, 0, "", (METADATA, 443)))
+
+
+def test_a_proxy_that_an_s3_endpoint_is_not_asked_by_is_not_looked_at(
+    hosts: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts.of = {"minio.stores.svc": ("10.0.0.7",)}
+    monkeypatch.setenv("http_proxy", "http://x.other.svc:8080")
+    monkeypatch.setenv("no_proxy", ".svc")
+    assert s3_options({**KEYS, "AWS_ENDPOINT_URL": "http://minio.stores.svc:9000"})["endpoint_url"]
+    with pytest.raises(AddressNotAllowedError, match=r"x\.other\.svc"):
+        s3_options({**KEYS, "AWS_ENDPOINT_URL": "http://s3.example.com"})
 
 
 @pytest.mark.parametrize("address", [one for one in REFUSED if one not in NO_HOST or "１" in one])

@@ -31,7 +31,7 @@ class Objects:
         self, uri: str, options: dict[str, Any], *, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         if uri.startswith("s3://"):
-            options = s3_options() | options
+            options = options or s3_options()
         # Listings are never cached: other pods write to the same place.
         self._fs: fsspec.AbstractFileSystem
         self._fs, root = url_to_fs(uri, use_listings_cache=False, **options)

@@ -30,11 +30,13 @@ _PASSING_NAMES = {
 
 
 def s3_options(secret: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return fsspec's options for ``s3://``: deadlines, retries and the credentials of a given Secret.
+    """Return fsspec's options for ``s3://``: deadlines, retries, what may be asked, and the credentials of a
+    given Secret.
 
     Without a Secret the client looks for credentials where AWS clients do (environment, web identity).
-    Raises UserError that names the missing or wrong key, and never a value.
+    Raises UserError that names the missing or wrong key, and never a value; and AddressNotAllowedError.
     """
+    url = _checked_endpoint((secret or {}).get("AWS_ENDPOINT_URL", "").strip())
     options: dict[str, Any] = {
         "config_kwargs": {
             "connect_timeout": CONNECT_SECONDS,
@@ -42,6 +44,8 @@ def s3_options(secret: Mapping[str, str] | None = None) -> dict[str, Any]:
             "retries": {"mode": "standard", "max_attempts": TRIES},
         }
     }
+    if connections := checked_sockets(url):
+        options["config_kwargs"]["connector_args"] = connections
     if not secret:
         return options
     for name in REQUIRED_KEYS:
@@ -54,14 +58,14 @@ def s3_options(secret: Mapping[str, str] | None = None) -> dict[str, Any]:
         options["token"] = token
     if region := secret.get("AWS_REGION", "").strip():
         options["client_kwargs"] = {"region_name": region}
-    if url := secret.get("AWS_ENDPOINT_URL", "").strip():
-        options["endpoint_url"] = _checked_endpoint(url)
-        if connections := checked_sockets(url):
-            options["config_kwargs"]["connector_args"] = connections
+    if url:
+        options["endpoint_url"] = url
     return options
 
 
 def _checked_endpoint(url: str) -> str:
+    if not url:
+        return ""
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
