@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from combee.algo.clusters import sides_by_cluster
+from combee.api.metric import OWN
 from combee.errors import UserError
 from combee.jsonread import MALFORMED, finite, read_json
 
 GATE_VERSION = 1
 _NAME_DIGITS = 12
+_MAX_WORDS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +33,27 @@ class GateScores:
     """the scores of the artifact that learning started from."""
     best: Mapping[str, float]
     """the scores of the version itself."""
+    scored_by: str = OWN
+    """how they were scored, in words; a task's own way where nobody said."""
 
     @classmethod
-    def paired(cls, held_out: str, baseline: Mapping[str, float], best: Mapping[str, float]) -> GateScores:
+    def paired(
+        cls, held_out: str, baseline: Mapping[str, float], best: Mapping[str, float], scored_by: str = OWN
+    ) -> GateScores:
         """Return the scores, given by example id, on the examples that both were scored on."""
         both = sorted(baseline.keys() & best.keys())
         return cls(
             held_out,
             {_named(example): float(baseline[example]) for example in both},
             {_named(example): float(best[example]) for example in both},
+            scored_by,
         )
 
     def to_json(self) -> str:
         """Return compact JSON, with some twenty bytes an example."""
         rows = {name: [_short(self.baseline[name]), _short(self.best[name])] for name in sorted(self.best)}
-        body = {"version": GATE_VERSION, "heldOut": self.held_out, "scores": rows}
+        head = {"version": GATE_VERSION, "heldOut": self.held_out, "scoredBy": self.scored_by}
+        body = {**head, "scores": rows}
         return json.dumps(body, separators=(",", ":"))
 
     @classmethod
@@ -57,7 +65,8 @@ class GateScores:
                 raise ValueError(f"version {raw['version']}")
             rows = raw["scores"].items()
             baseline = {str(name): _score(pair[0]) for name, pair in rows}
-            return cls(str(raw["heldOut"]), baseline, {str(name): _score(pair[1]) for name, pair in rows})
+            best = {str(name): _score(pair[1]) for name, pair in rows}
+            return cls(str(raw["heldOut"]), baseline, best, _words(raw.get("scoredBy", OWN)))
         except MALFORMED as error:
             raise UserError(
                 f"the scores on gate cannot be read ({type(error).__name__})",
@@ -81,6 +90,12 @@ def _named(example: str) -> str:
 
 def _short(score: float) -> float | int:
     return int(score) if score in (0.0, 1.0) else round(score, 4)
+
+
+def _words(raw: Any) -> str:
+    if not isinstance(raw, str) or len(raw) > _MAX_WORDS:
+        raise ValueError("no words for how it was scored")
+    return raw
 
 
 def _score(raw: Any) -> float:

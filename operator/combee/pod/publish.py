@@ -62,7 +62,7 @@ def _published(pod: Pod) -> StepSummary:
     store = open_store(pod.settings, pod.settings.store)
     try:
         artifact = store.get_blob(digest)
-        gate = gate_scores(pod.step, store.get_blob)
+        gate = gate_scores(pod.step, store.get_blob, pod.spec.task.scored_by)
         findings_digest = pod.step.inputs.get("findings", "")
         findings = store.get_blob(findings_digest).decode() if findings_digest else ""
     except DamagedError as error:
@@ -114,14 +114,14 @@ def to_hand_on(pod: Pod, artifact: bytes) -> bytes:
     return method.handed_on(method.from_json(artifact), rendered(pod, artifact), by=pod.name, train=train)
 
 
-def gate_scores(step: Step, blob: Callable[[str], bytes]) -> str:
+def gate_scores(step: Step, blob: Callable[[str], bytes], scored_by: str) -> str:
     """Return what evaluate found on gate, example by example, or cluster by cluster. With it any two versions
-    scored on the same heldOut can be compared without asking a model again. It is empty where the run left
-    nothing."""
+    scored on the same heldOut in the same way can be compared without asking a model again. It is empty where
+    the run left nothing."""
     record, held_out = step.inputs.get("record", ""), str(step.params.get("heldOut") or "")
     if not record or not held_out:
         return ""
-    return GateScores.paired(held_out, **gate_sides(record, blob)).to_json()
+    return GateScores.paired(held_out, **gate_sides(record, blob), scored_by=scored_by).to_json()
 
 
 def content(

@@ -207,6 +207,23 @@ def test_another_base_that_cannot_be_compared_is_not_promoted() -> None:
     assert world.why("HeldOutPassed", "c") == ("False", "StaleBase")
 
 
+@pytest.mark.parametrize(
+    ("ways", "active"),
+    [(("accuracy, pass^4 of 8 rollouts", "accuracy"), "b"), (("tokenF1", "tokenF1"), "c")],
+    ids=["passK was taken away", "the same way"],
+)
+def test_scores_of_two_ways_are_not_compared(ways: tuple[str, str], active: str) -> None:
+    """Without it taking ``passK`` away promotes any candidate: pass^4 is under pass^1."""
+    before, after = replace(gate(0.2), scored_by=ways[0]), replace(gate(0.4), scored_by=ways[1])
+    world = World().add("a", scores=replace(gate(0.2), scored_by=ways[0])).settle()
+    world.add("b", parent="a", scores=before).settle().add("c", parent="a", scores=after).settle()
+    assert world.active == active
+    if active == "b":
+        assert world.why("HeldOutPassed", "c") == ("False", "StaleBase")
+        said = f"it was scored by {ways[1]}, and the active one by {ways[0]}"
+        assert said in world.says("HeldOutPassed", "c")
+
+
 def test_a_heldout_that_moved_refuses_the_comparison_until_it_is_named() -> None:
     moved = "f" * 64
     world = World().add("a").settle().add("b", parent="a", scores=gate(0.2, held_out=moved)).settle()

@@ -39,7 +39,12 @@ RUN = {
     "kind": "PromptLearningRun",
     "metadata": {"name": "formula", "namespace": "team", "uid": "3fa9c1d2-0000"},
     "spec": {
-        "task": {"type": "Formula", "data": {"train": {"uri": "s3://b/t"}, "heldOut": {"uri": "s3://b/h"}}},
+        "task": {
+            "type": "Formula",
+            "data": {"train": {"uri": "s3://b/t"}, "heldOut": {"uri": "s3://b/h"}},
+            "metric": "exact",
+            "passK": {"k": 2, "rollouts": 3},
+        },
         "method": {"type": "ACE"},
         "models": {"task": MODEL, "proposer": MODEL},
     },
@@ -155,7 +160,7 @@ def test_it_makes_an_immutable_object_without_owner(
     handed_on = AceMethod().from_json(made["data"]["artifact.json"].encode())
     assert [(one.number, one.name, one.train) for one in handed_on.runs] == [(1, "formula", "cdcdcdcd")]
     gate = GateScores.from_json(made["data"]["gate.json"])
-    assert gate.held_out == "ab" * 32
+    assert (gate.held_out, gate.scored_by) == ("ab" * 32, "exact, pass^2 of 3 rollouts")
     assert sorted(gate.best.values()) == [0.25, 1.0, 1.0]
     assert sorted(gate.best[k] - gate.baseline[k] for k in gate.best) == [-0.25, 0.0, 1.0]
 

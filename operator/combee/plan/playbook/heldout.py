@@ -2,8 +2,8 @@
 
 A run compares what it learned with what it started from. Where that is today's active version, its word
 holds. Where it is not (``StaleBase``), the scores of the candidate and the active version on the same
-examples are compared; both brought them along in their ConfigMaps. On another heldOut nothing can be
-compared. No model is asked.
+examples are compared; both brought them along in their ConfigMaps. On another heldOut, or scored in another
+way, nothing can be compared. No model is asked.
 
 Each candidate is one look at its heldOut, and is judged as the look of its number (``looks``). Whatever
 thresholds the Playbook has, a version passes only where its own run showed a gain, as ``Learned`` has it: the
@@ -133,9 +133,14 @@ def _measured(
     against = active.digest if active else ""
     if stale and active is not None:
         if version.gate is None or active.gate is None:
-            return _not_measured(version, active)
+            without = "it" if version.gate is None else "the active one"
+            cause = f"{without} has no scores on gate, example by example, to compare the two"
+            return _not_measured(version, active, cause)
         if version.gate.held_out != active.gate.held_out:
             return _moved(active.gate.held_out, version.gate.held_out)
+        if version.gate.scored_by != active.gate.scored_by:
+            ways = f"it was scored by {version.gate.scored_by}, and the active one by {active.gate.scored_by}"
+            return _not_measured(version, active, ways)
         scores = active.gate.best
     elif version.gate is not None:
         scores = version.gate.baseline
@@ -168,11 +173,9 @@ def _figures(comparison: Comparison | Compared) -> dict[str, Any]:
     return {field.name: getattr(comparison, field.name) for field in fields(Compared)}
 
 
-def _not_measured(version: VersionSeen, active: VersionSeen) -> Judgement:
+def _not_measured(version: VersionSeen, active: VersionSeen, cause: str) -> Judgement:
     parent = (version.spec.parent_digest or "")[:SHORT] or "an empty playbook"
-    without = "it" if version.gate is None else "the active one"
     bases = f"it was learned from {parent}, and {active.digest[:SHORT]} is active now"
-    cause = f"{without} has no scores on gate, example by example, to compare the two"
     message = f"{bases}; {cause}: learn from the active version, or promote it by name"
     return Judgement("Error", "StaleBase", message)
 
