@@ -27,14 +27,17 @@ async def see_queue(kube: Kube, queue: Queue | None, owner: Owner) -> QueueSeen 
     where it names no queue. Raises ClusterError where the cluster does not answer."""
     if queue is None:
         return None
+    hidden = True
     try:
         listed = await kube.list("Workload", owner.namespace, labels=f"{names.LABEL_RUN_UID}={owner.uid}")
+        hidden = False
         own = next((one for one in listed if _made_for(owner, one)), None)
         return await (_before(kube, queue) if own is None else _place(kube, own))
     except ClusterError as error:
         if error.status not in (403, 404):
             raise
-        return QueueSeen(lacks=ABSENT if error.status == 404 else error.what)
+        absent = error.status == 404
+        return QueueSeen(hidden=hidden and not absent, lacks=ABSENT if absent else error.what)
 
 
 def _made_for(owner: Owner, workload: Object) -> bool:

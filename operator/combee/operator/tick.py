@@ -75,18 +75,19 @@ class Ticker:
         if _at_rest(before) and before.observed_generation == generation:
             return NEVER
         try:
-            run = accept(raw, self.policy)
-            check_run(run, self.settings, started=bool(before.start_time))
+            run = accept(raw, self.policy, over=before.phase.over)
+            if not before.phase.over:
+                check_run(run, self.settings, started=bool(before.start_time))
         except RefusedError as error:
             return await self._refuse(raw, before, error)
         except ManifestError as error:
             return await self._refuse(raw, before, _refusal(error))
         return await self._go_on(key, raw, run, before)
 
-    async def _refuse(self, raw: Object, before: RunStatus, error: RefusedError) -> float:
+    async def _refuse(self, raw: Object, before: RunStatus, error: RefusedError) -> float | None:
         if before.phase.over:
-            # What it came to stays, whatever is allowed by now.
-            return NEVER
+            # What it came to stays, whatever is allowed by now. What it still holds may be let go of later.
+            return NEVER if _at_rest(before) else None
         after = refused_status(
             before, raw["metadata"].get("generation", 0), error.reason, str(error), rfc3339(self.clock())
         )

@@ -70,7 +70,7 @@ async def see(kube: FakeKube, queue: Queue | None = QUEUE) -> QueueSeen:
 async def test_without_kueue_or_a_right_to_it_the_run_waits_and_says_so(status: int, says: str) -> None:
     kube = NoKueue()
     kube.status = status
-    assert await see(kube) == QueueSeen(lacks=says)
+    assert await see(kube) == QueueSeen(hidden=status == 403, lacks=says)
     assert await see_queue(kube, None, OWNER) is None  # type: ignore[arg-type]
     kube.status = 500
     with pytest.raises(ClusterError):

@@ -85,12 +85,50 @@ async def test_a_run_that_is_over_keeps_its_place_until_its_last_pod_has_ended()
     assert await tick(kube) == NEVER
 
 
-async def test_a_run_that_is_over_stays_what_it_came_to_though_it_would_be_refused_by_now() -> None:
-    kube = FakeKube()
+async def test_a_run_that_is_over_stays_what_it_came_to_though_nobody_can_read_it_by_now() -> None:
+    """It is looked at again while it has a place."""
+    kube = await cluster(*conditions(QuotaReserved="True", Admitted="True"))
     add_run(kube, Memory(run=OVER, started=NOW - 100, ended=NOW - 1), "NothingBetter")
-    del kube.of(names.RUN_KIND)[OWNER.name]["spec"]["playbookRef"]
-    assert await tick(kube) == NEVER
-    assert kube.of(names.RUN_KIND)[OWNER.name]["status"]["phase"] == "NothingBetter"
+    run = kube.of(names.RUN_KIND)[OWNER.name]
+    method = run["spec"].pop("method")
+    assert await tick(kube) is None
+    assert run["status"]["phase"] == "NothingBetter" and NAME in kube.of("Workload")
+    run["spec"]["method"] = method
+    await tick(kube)
+    assert NAME not in kube.of("Workload")
+
+
+async def test_a_run_that_is_over_leaves_its_queue_though_it_would_be_refused_by_now() -> None:
+    kube = await cluster(*conditions(QuotaReserved="True", Admitted="True"))
+    add_run(kube, Memory(run=OVER, started=NOW - 100, ended=NOW - 1), "NothingBetter")
+    run = kube.of(names.RUN_KIND)[OWNER.name]
+    del run["spec"]["playbookRef"]
+    assert await tick(kube) == 1.0
+    assert NAME not in kube.of("Workload") and run["status"]["phase"] == "NothingBetter"
+
+
+class Hiding(FakeKube):
+    """An API server that lets nobody list Workloads for a while."""
+
+    hides = True
+
+    async def list(self, kind: str, namespace: str, **more: Any) -> list[Object]:
+        if kind == "Workload" and self.hides:
+            raise ClusterError("workloads may not be listed", where="GET workloads", status=403)
+        return await super().list(kind, namespace, **more)
+
+
+async def test_a_run_that_is_over_says_nothing_of_a_place_that_nobody_can_see_and_leaves_it_later() -> None:
+    placed = await cluster(*conditions(QuotaReserved="True", Admitted="True"))
+    kube = Hiding(placed.objects)
+    add_run(kube, Memory(run=OVER, started=NOW - 100, ended=NOW - 1), "NothingBetter")
+    for _ in range(2):
+        assert await tick(kube) is None, "at the resync"
+        seen = "nobody can see whether it has left queue team-a: workloads may not be listed"
+        assert quota(kube) == ("True", "Reserved", f"the run is over, and {seen}")
+    kube.hides = False
+    assert await tick(kube) == 1.0
+    assert NAME not in kube.of("Workload")
 
 
 class Refusing(FakeKube):

@@ -146,9 +146,19 @@ def test_a_run_that_is_suspended_leaves_its_queue_once_nothing_is_left() -> None
         ({"rollouts": {"r": RolloutsSeen("r", 0)}}, ADMITTED, "", "Reserved"),
         ({}, ADMITTED, "Leave", "Reserved"),
         ({}, EVICTED, "Leave", "Reserved"),
+        ({}, QueueSeen(hidden=True, lacks="may not be listed"), "", "Reserved"),
+        ({}, QueueSeen(lacks="Kueue is not installed"), "", "NoQueue"),
         ({}, NONE_YET, "", "NoQueue"),
     ],
-    ids=["its engine goes", "its rollouts go", "nothing is seen", "it is taken back", "it has left"],
+    ids=[
+        "its engine goes",
+        "its rollouts go",
+        "nothing is seen",
+        "it is taken back",
+        "nobody can tell",
+        "no Kueue",
+        "it has left",
+    ],
 )
 def test_a_run_that_is_over_leaves_its_queue_once_nothing_is_left_and_does_not_come_back(
     left: dict[str, Any], queue: QueueSeen, wish: QueueWish, stands: str

@@ -128,6 +128,8 @@ class QueueSeen:
 
     made: bool = False
     """whether it has a place."""
+    hidden: bool = False
+    """whether nobody lets us see if it has one."""
     admitted: bool = False
     evicted: bool = False
     """whether the queue wants back what it had admitted, and waits for it."""

@@ -171,6 +171,9 @@ def _quota(spec: RunSpec, seen: Seen, suspended: bool, over: bool) -> Stand:
     if over and spec.queue is not None:
         if seen.queue is not None and seen.queue.made:
             return "True", R.RESERVED, f"the run leaves queue {spec.queue.name} when its last pod has ended"
+        if seen.queue is not None and seen.queue.hidden:
+            left = f"nobody can see whether it has left queue {spec.queue.name}"
+            return "True", R.RESERVED, f"the run is over, and {left}: {seen.queue.lacks}"
         return "True", R.NO_QUEUE, f"the run is over and has left queue {spec.queue.name}"
     if waits := _waits_in_queue(spec, seen):
         return "False", R.WAITING_FOR_QUOTA, waits
