@@ -36,6 +36,8 @@ Scorer = Literal["evaluator", "proxy"]
 DAMAGED_FILE, WRITER = "damaged", "writer"
 """What the outputs of a step that met a damaged file name: the file, by its path in the store, and the step
 that wrote it. The file is a parameter of the steps that are done again."""
+STEP_LEFT = ".manifest.json"
+"""How the path ends of the file in the store that says what a shard of a step left."""
 _LOST = "lostTokens."
 _GIVE_PLANS = "Give the folder `plans` of an earlier run"
 MAX_SUMMARY_BYTES, POD_MESSAGE_BYTES = 2048, 12288

@@ -8,18 +8,16 @@ from contextlib import suppress
 from combee.clients.model.recorded import Recorded
 from combee.clients.store.store import RESTORE, Store
 from combee.errors import CombeeError, DamagedError, StoreError
-from combee.plan.types import DAMAGED_FILE, WRITER, Step, StepSummary
+from combee.plan.types import DAMAGED_FILE, STEP_LEFT, WRITER, Step, StepSummary
 from combee.work.context import decoded_receipt
 from combee.work.noted import decode_notes, errors_of
-
-RECEIPT = ".manifest.json"
 
 
 async def written_by(store: Store, prefix: str, damaged: DamagedError) -> dict[str, str]:
     """Return the path of a damaged file in the store and the step that wrote it, by the receipt that names
     it; nothing where none does."""
     path = damaged.where.removeprefix(f"{store.uri}/")
-    if path.endswith(RECEIPT):
+    if path.endswith(STEP_LEFT):
         return {DAMAGED_FILE: path, WRITER: path.split("/")[-2]}
     digest = path.rpartition("/")[2]
     for receipt in await store.alist(f"{prefix}/steps"):

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from cluster_bench import LEARNING, STOPPED, done, memory, placed, plan, run_of, seen, step, summary
+from cluster_bench import (
+    GPUS,
+    LEARNING,
+    NOW,
+    STOPPED,
+    done,
+    memory,
+    placed,
+    plan,
+    run_of,
+    seen,
+    step,
+    summary,
+)
 
 from combee.api.status import RunStatus
 from combee.plan.cluster.decide import ClusterPlan, decide_cluster
+from combee.plan.cluster.engines import EngineWish
 from combee.plan.cluster.happenings import happenings
 from combee.plan.cluster.memory import IterationNote, Memory
 from combee.plan.cluster.mending import MAX_MENDED
-from combee.plan.cluster.seen import JobSeen
+from combee.plan.cluster.seen import EngineSeen, JobSeen
 from combee.plan.types import Outcome, StepSummary
 
 FILE = "blobs/ab/abc"
+ENGINES_UP = {"main": EngineWish(2)}
 NOTES = tuple(IterationNote(n, 0, 40, "test", 9.0, 70, 7000, 70, f"A{n + 1}") for n in range(3))
 OVER = memory(STOPPED, notes=NOTES, baseline="A0")
 
@@ -134,6 +150,35 @@ def test_a_store_that_damages_one_file_again_and_again_ends_the_run_with_its_nam
             known = ask(known, *jobs).memory
     assert got.outcome == Outcome("Failed", "blobs/ab/abc: the file is missing")
     assert known.mended == MAX_MENDED
+
+
+def test_engines_are_not_brought_up_for_a_step_that_asks_nobody_and_stay_for_the_one_after_it() -> None:
+    def ask_with(known: Memory, *jobs: JobSeen, **facts: Any) -> ClusterPlan:
+        return decide_cluster(run_of(**GPUS), known, seen(*jobs, **facts))
+
+    broken = done("evaluate", 3, summary=met("evaluate", step("finish", 2), 3))
+    got = ask_with(OVER, broken)
+    assert (names(got), got.engines) == (["i002-finish-a1"], {})
+    up = {"main": EngineSeen("main", 2, ready=2)}
+    assert ask_with(replace(OVER, engines_since={"main": NOW}), broken, engines=up).engines == ENGINES_UP
+    of_it = done("finish", 2, attempt=1)
+    after = ask_with(got.memory, broken, of_it)
+    assert (names(after), after.engines) == ([], ENGINES_UP), "evaluate asks"
+    assert names(ask_with(after.memory, broken, of_it, engines=up)) == ["i003-evaluate-a1"]
+
+
+@pytest.mark.parametrize("why", ["its receipt is damaged", "it failed"])
+def test_engines_are_brought_up_for_a_step_that_is_done_as_if_for_the_first_time(why: str) -> None:
+    writer = step("profile")
+    known = replace(OVER, mending=writer, damaged=FILE, attempts={writer: 1})
+    if why == "it failed":
+        known = replace(known, failures={writer: 1})
+    else:
+        known = replace(known, damaged=f"runs/r/steps/{writer}/00000.manifest.json")
+    got = decide_cluster(run_of(**GPUS), known, seen())
+    assert (names(got), got.engines) == ([], ENGINES_UP)
+    up = {"main": EngineSeen("main", 2, ready=2)}
+    assert names(decide_cluster(run_of(**GPUS), got.memory, seen(engines=up))) == ["i000-profile-a1"]
 
 
 LIMITED = {"wallClockSeconds": 600}

@@ -27,7 +27,7 @@ from combee.plan.cluster.engines import (
 )
 from combee.plan.cluster.jobs import Upkeep, look_after, settled, wanted_jobs
 from combee.plan.cluster.memory import Gate, IterationNote, Memory
-from combee.plan.cluster.mending import mended, met_damage, step_again
+from combee.plan.cluster.mending import asks_nobody, mended, met_damage, step_again
 from combee.plan.cluster.published import told_digests
 from combee.plan.cluster.queues import not_admitted
 from combee.plan.cluster.rollouts import RolloutsWish, next_look, rollouts_down, rollouts_wished
@@ -173,9 +173,11 @@ def _to_freeze(
 def _at_work(run: Run, memory: Memory, seen: Seen, steps: tuple[Step, ...]) -> ClusterPlan:
     """Plan the Jobs and engines for the first of ``steps``, which is due, and for those that follow it."""
     due, *then = steps
-    engines = engines_wished(run.spec, memory, seen, due=KINDS[due.kind].asks_models, uid=run.who.uid)
+    keeps = due.name == memory.mending and asks_nobody(memory)
+    asks = KINDS[due.kind].asks_models and not keeps
+    engines = engines_wished(run.spec, memory, seen, due=asks, keeps=keeps, uid=run.who.uid)
     memory = account(run.spec, engines.memory, engines.wishes, seen)
-    jobs = wanted_jobs(run.spec, memory, seen, due, tuple(then), may_start=engines.may_start)
+    jobs = wanted_jobs(run.spec, memory, seen, due, tuple(then), may_start=engines.may_start or keeps)
     memory = jobs.memory
     seconds_left = deadline(run.spec, memory, seen.now).seconds_left
     wakes = (engines.wake_after_seconds, jobs.wake_after_seconds, next_look(seen), seconds_left)

@@ -58,8 +58,11 @@ class Wishes:
     """why they are not up, where the operator took them down or somebody else's are not ready."""
 
 
-def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid: str = "") -> Wishes:
-    """Return the engines that a tick wants. ``due``: whether a step that calls models is to be done.
+def engines_wished(
+    spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, keeps: bool = False, uid: str = ""
+) -> Wishes:
+    """Return the engines that a tick wants. ``due``: whether a step that calls models is to be done;
+    ``keeps``: whether those that are up stay for the one after it.
 
     They come up before the first step, stay while pods work and from one step to the next, and go when no
     step to come asks them, or when no pod of a live Job has worked for their ``idleTimeoutSeconds``: work
@@ -85,7 +88,7 @@ def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid:
         left = patience - (seen.now - idle_since) if stuck else None
         wanted = (
             engine.name in own
-            and due
+            and (due or (keeps and held))
             and not half.let_go
             and (held or (admitted and not waiting))
             and (left is None or left > 0)

@@ -17,7 +17,7 @@ from combee.plan.cluster.engines import deadline
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import Seen
 from combee.plan.decide import Identity
-from combee.plan.types import DAMAGED_FILE, WRITER, Outcome, Step, StepSummary
+from combee.plan.types import DAMAGED_FILE, STEP_LEFT, WRITER, Outcome, Step, StepSummary
 from combee.steps import ITERATION, KINDS, PROFILE
 
 MAX_MENDED = 5
@@ -67,6 +67,13 @@ def step_again(who: Identity, seed: int, memory: Memory, name: str) -> Step | No
     inputs = {one: step_name(who.name, who.uid, iteration, one) for one in KINDS[kind].waits_for}
     inputs |= {PROFILE.name: step_name(who.name, who.uid, 0, PROFILE.name), "artifact": before}
     return Step(name, kind, iteration, seed, inputs=inputs)
+
+
+def asks_nobody(memory: Memory) -> bool:
+    """Return whether the step that is done again finds all answers in the memo. One without its receipt is
+    done as if for the first time, and one that failed may have lost its receipt, too."""
+    by_memo = bool(memory.damaged) and not memory.damaged.endswith(STEP_LEFT)
+    return by_memo and memory.mending not in memory.failures
 
 
 def mended(spec: RunSpec, memory: Memory, summaries: Summaries, now: float) -> tuple[Memory, Outcome | None]:
