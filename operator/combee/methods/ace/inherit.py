@@ -180,8 +180,8 @@ def _within(ledger: Ledger, shown: Set[str]) -> Ledger:
     return _dropped(ledger, shown | given, _rested_on(ledger, shown))
 
 
-def _of_newest(ledger: Ledger, most: int) -> Ledger:
-    """Return the ledger with what at most the ``most`` newest examples say of an entry; with it the user's own
+    """Return the ledger with what at most the ``most`` newest examples say of an entry; with it the user's
+    own word and the source that names the section."""
     word and the source that names the section."""
     named = {
         support
