@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster_tools import Cluster, eventually
-from runs import Runs
+from runs import ENDED, Runs
 
 KUEUE = "kueue.x-k8s.io/v1beta2"
 QUOTA = {"cpu": "200m", "memory": "512Mi"}
@@ -61,15 +61,20 @@ class Queues:
 
     def quota(self, run: str = "quickstart") -> tuple[str, str, str]:
         """What the run says of its queue."""
-        stated = Runs(self.cluster, self.namespace).status(run).get("conditions", ())
-        told = (c for c in stated if c["type"] == "QuotaReserved")
-        return next(((c["status"], c["reason"], c["message"]) for c in told), ("", "", ""))
+        return said_of_queue(Runs(self.cluster, self.namespace).status(run))
 
     def waits(self, run: str = "quickstart") -> bool:
         return self.quota(run)[:2] == ("False", "WaitingForQuota")
 
     def admitted(self, run: str = "quickstart") -> bool:
         return self.quota(run)[:2] == ("True", "Reserved")
+
+    def at_once(self) -> int:
+        """How many runs that are not over say in one look that they are admitted. One that is over says so
+        until the tick after its Workload went, and Kueue admits the next one by then."""
+        found = self.cluster.get("plr", namespace=self.namespace)["items"]
+        going = [s for s in (one.get("status", {}) for one in found) if s.get("phase") not in ENDED]
+        return sum(said_of_queue(status)[:2] == ("True", "Reserved") for status in going)
 
     def pods(self, run: str = "quickstart") -> list[dict[str, Any]]:
         """Those that are or may come to be at work."""
@@ -95,6 +100,12 @@ class Queues:
 
     def empty(self) -> bool:
         return not self.cluster.get("workloads.kueue.x-k8s.io", namespace=self.namespace)["items"]
+
+
+def said_of_queue(status: dict[str, Any]) -> tuple[str, str, str]:
+    """What a run's status says of its queue."""
+    told = (c for c in status.get("conditions", ()) if c["type"] == "QuotaReserved")
+    return next(((c["status"], c["reason"], c["message"]) for c in told), ("", "", ""))
 
 
 @contextmanager
