@@ -152,6 +152,24 @@ def test_a_store_that_damages_one_file_again_and_again_ends_the_run_with_its_nam
     assert known.mended == MAX_MENDED
 
 
+def test_three_damaged_artifacts_that_build_on_each_other_count_as_six() -> None:
+    def meets(kind: str, iteration: int, attempt: int) -> JobSeen:
+        writer = step("finish", iteration - 1)
+        return done(kind, iteration, attempt, summary=met(kind, writer, iteration))
+
+    known, jobs, whole = OVER, [meets("evaluate", 3, 0)], {-1}
+    got = ask(known, *jobs)
+    while got.outcome is None:
+        (again,) = got.jobs
+        kind, iteration, attempt = again.step.kind, again.step.iteration, again.attempt
+        reads = iteration - 1
+        if reads in whole:
+            whole.add(iteration)
+        jobs.append(done(kind, iteration, attempt) if reads in whole else meets(kind, iteration, attempt))
+        got = ask(got.memory, *jobs)
+    assert (got.outcome.name, got.memory.mended, whole) == ("Failed", MAX_MENDED, {-1, 0, 1})
+
+
 def test_engines_are_not_brought_up_for_a_step_that_asks_nobody_and_stay_for_the_one_after_it() -> None:
     def ask_with(known: Memory, *jobs: JobSeen, **facts: Any) -> ClusterPlan:
         return decide_cluster(run_of(**GPUS), known, seen(*jobs, **facts))

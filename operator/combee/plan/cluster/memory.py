@@ -129,7 +129,7 @@ class Memory:
     damaged: str = ""
     """the damaged file that was met last, by its path in the store."""
     mended: int = 0
-    """how many files were made again."""
+    """how often a step was done again for a damaged file."""
     unplaced_since: float = 0.0
     idle_since: float = 0.0
     """since when no step's pod is at work."""

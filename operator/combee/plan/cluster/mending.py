@@ -21,7 +21,8 @@ from combee.plan.types import DAMAGED_FILE, STEP_LEFT, WRITER, Outcome, Step, St
 from combee.steps import ITERATION, KINDS, PROFILE
 
 MAX_MENDED = 5
-"""How many files of a run's store are made again: a store that damages more is not to be relied on."""
+"""How often a damaged file of a run's store leads to a step that is done again: a store that damages more is
+not to be relied on. One that is met again, since another kept it from being made, counts again."""
 _STEP = re.compile(r"-i(\d{3,9})-([a-z]+)-a0")
 
 Summaries = Mapping[str, StepSummary]
