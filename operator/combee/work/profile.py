@@ -48,9 +48,8 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
     splits = await _splits(context)
     await check_opinion(context)
     select, gate = await held_out_split(context)
-    artifact = await start_of(context, splits["train"].digest)
+    artifact = await _start_of(context, splits["train"].digest)
     rendered = context.rendered(artifact)
-    await _note_passages(context, rendered.text)
     asker = context.asker()
     answered, waves = await _waves(context, asker, select, rendered.shown)
     refuse_a_bad_day([trajectory.error for trajectory in answered], "rollouts", step.name)
@@ -101,6 +100,13 @@ def _look(context: WorkContext, gate: list[Example]) -> dict[str, int]:
     clusters, repeats = {example.cluster for example in gate if example.cluster}, context.spec.task.repeats
     counts = {"gateClusters": len(clusters)} if clusters else {}
     return counts | ({"repeats": repeats} if repeats > 1 else {})
+
+
+async def _start_of(context: WorkContext, train: str) -> Any:
+    """Return the artifact that the run starts from; warn of entries that repeat rows."""
+    artifact = await start_of(context, train)
+    await _note_passages(context, context.rendered(artifact).text)
+    return artifact
 
 
 async def _opinions(

@@ -180,9 +180,9 @@ def _within(ledger: Ledger, shown: Set[str]) -> Ledger:
     return _dropped(ledger, shown | given, _rested_on(ledger, shown))
 
 
+def _of_newest(ledger: Ledger, most: int) -> Ledger:
     """Return the ledger with what at most the ``most`` newest examples say of an entry; with it the user's
     own word and the source that names the section."""
-    word and the source that names the section."""
     named = {
         support
         for supports in facts_of(ledger).supports.values()
@@ -213,7 +213,7 @@ def _newest(facts: Iterable[Any], most: int, about: Callable[[Any], Any]) -> lis
         examples, example = kept[about(fact)], example_of(fact.source)
         if example in examples or len(examples) < most:
             examples.setdefault(example, {}).setdefault(getattr(fact, "verdict", ""), fact)
-    return [fact for examples in kept.values() for said in examples.values() for fact in said.values()]
+    return [fact for examples in kept.values() for latest in examples.values() for fact in latest.values()]
 
 
 def _rested_on(ledger: Ledger, shown: Set[str]) -> set[str]:
