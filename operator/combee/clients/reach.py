@@ -40,6 +40,8 @@ _NODE_NAMES = frozenset(
     )
 )
 """of a node and of metadata services, as admission has them, besides a.localhost and ip6-localhost."""
+_NO_NAME = frozenset("%\\。")
+"""No name has them. A proxy may take them for what they stand for: a byte, the end of the host, a dot."""
 _EMBEDDING = tuple(map(ip_network, ("::/96", "::ffff:0:0/96", "64:ff9b::/96")))
 """IPv6 addresses whose last 32 bits are an IPv4 address that they lead to."""
 
@@ -134,6 +136,10 @@ def check_by_name(host: str, *, services: bool = False) -> None:
     limits, host = reach(), unicodedata.normalize("NFKC", host).lower().rstrip(".")
     if limits is None or limits.allows(host):
         return
+    if ":" in host:
+        host = host.partition("%")[0]  # of an IPv6 address its zone
+    if any(letter in _NO_NAME or letter.isspace() for letter in host):
+        raise _not_allowed(host, host, "a name that each program reads in its own way")
     addresses: list[str] = []
     with suppress(OSError, UnicodeError):
         answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)

@@ -342,7 +342,17 @@ def test_a_proxy_that_an_s3_endpoint_is_not_asked_by_is_not_looked_at(
         s3_options({**KEYS, "AWS_ENDPOINT_URL": "http://s3.example.com"})
 
 
-@pytest.mark.parametrize("address", [one for one in REFUSED if one not in NO_HOST or "１" in one])
+@pytest.mark.parametrize("host", ["a b.example.com", "llm。other。svc", "fe80::1%no-zone", "::1%25eth0"])
+def test_what_a_proxy_may_read_in_another_way_is_refused(host: str, hosts: Names) -> None:
+    with pytest.raises(AddressNotAllowedError):
+        check_by_name(host)
+
+
+def test_a_zone_is_no_part_of_an_address(hosts: Names) -> None:
+    check_by_name("fd00::7%eth0")
+
+
+@pytest.mark.parametrize("address", REFUSED)
 def test_what_admission_refuses_is_refused_by_its_name(hosts: Names, address: str) -> None:
     with pytest.raises(AddressNotAllowedError):
         check_by_name(urlsplit(address).hostname or "")
