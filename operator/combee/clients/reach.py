@@ -151,8 +151,8 @@ def check_by_name(host: str, *, services: bool = False) -> None:
 
 def checked_sockets(url: str = "") -> dict[str, Any]:
     """Return aiohttp's options for an S3 client that connects to no address which may not be asked, wherever
-    it is redirected, nor to a proxy at such an address. Raises AddressNotAllowedError. ``url``: the endpoint;
-    without one it is AWS.
+    it is redirected, unless the chart allows by name what it connects to: the proxy, or else the endpoint.
+    Raises AddressNotAllowedError. ``url``: the endpoint; without one it is AWS.
 
     A proxy is looked at as any host is. Of an endpoint's names only the node's and metadata services' are
     refused: it stands in a Secret, which an editor of runs cannot write, and often a store is a service of
@@ -166,14 +166,12 @@ def checked_sockets(url: str = "") -> dict[str, Any]:
         check_by_name(proxy)
         with suppress(OSError):
             resolve_now(proxy, 0)
-    elif limits.allows(host):
-        return {}
     if host:
         check_by_name(host, services=True)
         with suppress(OSError):
             answers = socket.getaddrinfo(host, parts.port or parts.scheme, type=socket.SOCK_STREAM)
             limits.check(host, [str(one[4][0]) for one in answers])
-    return {"socket_factory": _checked_socket}
+    return {} if limits.allows(proxy or host) else {"socket_factory": _checked_socket}
 
 
 def _s3_proxy(url: str) -> str:

@@ -267,11 +267,7 @@ def test_no_proxy_is_asked_for_an_s3_endpoint_at_an_address_that_is_refused(
     options["config_kwargs"]["retries"] = {"mode": "standard", "max_attempts": 1}
     store = Store.open("s3://bucket/runs", options=options)
     try:
-        monkeypatch.setenv("COMBEE_ALLOWED_HOSTS", "minio.stores.svc")
-        with pytest.raises(CombeeError):
-            store.get("a")
         assert server.asked == []
-        monkeypatch.setenv("COMBEE_ALLOWED_HOSTS", "127.0.0.1")
         with contextlib.suppress(CombeeError):
             store.get("a")
         assert server.asked[0].headers["Host"] == "minio.stores.svc:9000"
@@ -288,6 +284,23 @@ def test_a_proxy_to_an_s3_endpoint_that_the_chart_allows_is_looked_at(
     monkeypatch.setenv("http_proxy", server.url)
     with pytest.raises(AddressNotAllowedError, match=r"127\.0\.0\.1: it is the node"):
         s3_options(asked)
+
+
+@pytest.mark.parametrize("settings", [{"no_proxy": "a.example.com"}, {"https_proxy": "http://10.0.0.7:3128"}])
+def test_an_s3_endpoint_that_the_chart_allows_may_lead_anywhere_beside_proxies_of_others(
+    settings: dict[str, str], hosts: Names, server: Answering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts.of = {"minio.stores.svc": ("127.0.0.1",)}
+    monkeypatch.setenv("COMBEE_ALLOWED_HOSTS", "minio.stores.svc")
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    url = f"http://minio.stores.svc:{server.port}"
+    store = Store.open("s3://bucket/runs", options=s3_options({**KEYS, "AWS_ENDPOINT_URL": url}))
+    try:
+        store.get("a")
+        assert server.asked[0].headers["Host"] == f"minio.stores.svc:{server.port}"
+    finally:
+        store.close()
 
 
 AT_AWS: list[dict[str, str]] = [{}, KEYS, {**KEYS, "AWS_ENDPOINT_URL": "https://s3.example.com"}]
@@ -313,7 +326,7 @@ def test_a_proxy_to_s3_is_looked_at_by_name_and_address(
     with pytest.raises(AddressNotAllowedError, match=f"{host}: it .* allow the host {host}"):
         s3_options(secret)
     monkeypatch.setenv("COMBEE_ALLOWED_HOSTS", host)
-    s3_options(secret)
+    assert "connector_args" not in s3_options(secret)["config_kwargs"]
 
 
 def test_a_store_without_a_secret_looks_at_its_proxy(hosts: Names, monkeypatch: pytest.MonkeyPatch) -> None:
