@@ -32,7 +32,7 @@ from combee.methods.protocol import (
     VariantView,
     Verify,
 )
-from combee.records import Lesson, Reflection
+from combee.records import Diversity, Lesson, Prompt, Reflection, Trajectory
 
 LINE_TOKENS = 8
 """What a lesson's mark and its count of records take in a prompt."""
@@ -101,6 +101,18 @@ class ComponentMethod(Method[Pool]):
                 _view(artifact, digest, f"{name}.{k}", name, line) for k, line in enumerate(learned, start=1)
             ]
         return entries
+
+    def working(
+        self,
+        artifact: Pool,
+        *,
+        budget_tokens: int,
+        verify: Verify,
+        variants: int = 1,
+        diversity: Diversity | None = None,
+    ) -> list[Rendered]:
+        """Return the text that leads."""
+        return [standing.rendered_variant(standing.best(artifact))]
 
     def variants(self, artifact: Pool, rendered: Rendered) -> list[VariantView]:
         return standing.variants(artifact, rendered.variant)
@@ -180,6 +192,33 @@ class ComponentMethod(Method[Pool]):
         return frozenset(
             lesson.id for one in reflections if one.trajectory_id in cited for lesson in one.lessons
         )
+
+
+class RecordMethod(ComponentMethod):
+    """Such a method of which no call sees a single attempt: its reflections are records, and a leaf is shown
+    several."""
+
+    def reflect_prompt(
+        self, playbook_text: str, trajectory: Trajectory, round: int, previous: Reflection | None
+    ) -> None:
+        """Ask nothing."""
+        return
+
+    def parse_reflection(self, text: str, *, reflection_id: str, trajectory: Trajectory) -> Reflection:
+        """Return the records of an attempt, each named by the component that it is of."""
+        named = self.records_of(trajectory)
+        records = tuple(Lesson(f"{reflection_id}.{component}", record) for component, record in named)
+        return Reflection(reflection_id, trajectory.id, trajectory.correct, "", records)
+
+    def records_of(self, trajectory: Trajectory) -> list[tuple[str, str]]:
+        """Return (component, record) of an attempt."""
+        return prompts.records_of(trajectory)
+
+    def retry_prompt(
+        self, instructions: str, playbook_text: str, model_input: str, reflection: Reflection
+    ) -> Prompt:
+        """Ask again as before: a record holds no advice."""
+        return self.rollout_prompt(instructions, playbook_text, model_input)
 
 
 def _view(artifact: Pool, digest: str, name: str, section: str, text: str) -> EntryView:

@@ -76,6 +76,12 @@ def best(pool: Pool) -> Variant:
     return pool.by_digest[ranked(pool)[0]]
 
 
+def worked_with(pool: Pool, ids: Mapping[str, str] | None) -> str:
+    """Return the digest of the variant that an iteration worked with: the one that leads, where ``ids`` name
+    none."""
+    return (ids or {}).get(VARIANT) or best(pool).digest
+
+
 def render(pool: Pool, *, budget_tokens: int) -> Rendered:
     """Render the best member that fits into the budget; where none does, as many lines of the best as do."""
     order = ranked(pool)

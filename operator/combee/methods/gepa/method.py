@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from combee.algo.ranges import Range
 from combee.algo.tokens import estimate_tokens
 from combee.methods.components import losses, pool, standing
-from combee.methods.components.method import ComponentMethod
+from combee.methods.components.method import RecordMethod
 from combee.methods.components.pool import Pool
-from combee.methods.components.prompts import record_of, records_of
+from combee.methods.components.prompts import record_of
 from combee.methods.components.propose import children
 from combee.methods.components.reduction import COMPONENT
 from combee.methods.components.trying import with_proposals
@@ -22,9 +22,9 @@ from combee.methods.gepa import edits, prompts, verification
 from combee.methods.gepa.draws import Draws
 from combee.methods.gepa.pareto import choose_parents
 from combee.methods.gepa.terms import Terms
-from combee.methods.protocol import TRIED_TOKENS, VARIANT, Cost, Iteration, Rendered, Update, Verify
+from combee.methods.protocol import TRIED_TOKENS, Cost, Iteration, Rendered, Update, Verify
 from combee.methods.verification import Verifying
-from combee.records import Diversity, Lesson, Prompt, Reflection, Trajectory
+from combee.records import Diversity, Prompt, Reflection, Trajectory
 
 LAST_CALL = 8
 """Most lessons that a last call works into a component. All wait for it, and it writes as long as it is given
@@ -32,7 +32,7 @@ much; the other lessons stand word for word below its text, in the child that ha
 
 
 @dataclass(frozen=True)
-class GepaMethod(ComponentMethod):
+class GepaMethod(RecordMethod):
     """The method of variants, Pareto selection, reflective mutation and merges of lineages."""
 
     terms: Terms = field(default_factory=Terms)
@@ -79,22 +79,6 @@ class GepaMethod(ComponentMethod):
             for one, kind in zip(shown, kinds, strict=True)
         ]
 
-    def reflect_prompt(
-        self, playbook_text: str, trajectory: Trajectory, round: int, previous: Reflection | None
-    ) -> None:
-        """Ask nothing about a single trajectory: it is a record, and a map call sees several."""
-        return
-
-    def parse_reflection(self, text: str, *, reflection_id: str, trajectory: Trajectory) -> Reflection:
-        named = records_of(trajectory)
-        records = tuple(Lesson(f"{reflection_id}.{component}", text) for component, text in named)
-        return Reflection(reflection_id, trajectory.id, trajectory.correct, "", records)
-
-    def retry_prompt(
-        self, instructions: str, playbook_text: str, model_input: str, reflection: Reflection
-    ) -> Prompt:
-        return self.rollout_prompt(instructions, playbook_text, model_input)
-
     def leaf_prompt(self, playbook: Rendered, reflections: Sequence[Reflection]) -> Prompt:
         component = playbook.ids.get(COMPONENT, pool.MAIN)
         records = [(one.id, record_of(one, component)) for one in reflections]
@@ -115,7 +99,7 @@ class GepaMethod(ComponentMethod):
     ) -> Pool:
         """Add two children of a variant that the iteration worked with (``ids``), and the draw of it. Copies
         of it or of the variant that leads are refused."""
-        parent = (ids or {}).get(VARIANT) or standing.best(artifact).digest
+        parent = standing.worked_with(artifact, ids)
         drawn = replace(artifact, drawn=artifact.drawn + 1)
         offspring = children(artifact.by_digest[parent], updates, budget_tokens=self.terms.budget_tokens)
         kept = (

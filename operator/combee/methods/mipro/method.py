@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from combee.algo.ranges import Range
 from combee.algo.tokens import estimate_tokens
 from combee.methods.components import pool, standing
-from combee.methods.components.method import ComponentMethod
+from combee.methods.components.method import RecordMethod
 from combee.methods.components.pool import Pool
-from combee.methods.components.prompts import lessons_prompt, record_of, records_of
+from combee.methods.components.prompts import lessons_prompt, record_of
 from combee.methods.components.propose import Child, children
 from combee.methods.components.reduction import COMPONENT, parts
 from combee.methods.components.trying import with_children, with_proposals
@@ -24,7 +24,6 @@ from combee.methods.mipro.demonstrations import DEMONSTRATIONS, demonstration_of
 from combee.methods.mipro.terms import Terms
 from combee.methods.protocol import (
     MAX_TOKENS,
-    VARIANT,
     Cost,
     Grouping,
     Iteration,
@@ -37,13 +36,13 @@ from combee.methods.protocol import (
     Verify,
 )
 from combee.methods.verification import Verifying
-from combee.records import Diversity, Lesson, Prompt, Reflection, Trajectory
+from combee.records import Prompt, Reflection, Trajectory
 
 TIP_TOKENS = 30
 
 
 @dataclass(frozen=True)
-class MiproMethod(ComponentMethod):
+class MiproMethod(RecordMethod):
     """The method of proposals that a Bayesian search combines."""
 
     terms: Terms = field(default_factory=Terms)
@@ -72,37 +71,13 @@ class MiproMethod(ComponentMethod):
             clusters=1 if self.terms.whole_texts else self.terms.proposals,
         )
 
-    def working(
-        self,
-        artifact: Pool,
-        *,
-        budget_tokens: int,
-        verify: Verify,
-        variants: int = 1,
-        diversity: Diversity | None = None,
-    ) -> list[Rendered]:
-        """Return the text that leads."""
-        return [standing.rendered_variant(standing.best(artifact))]
-
-    def reflect_prompt(
-        self, playbook_text: str, trajectory: Trajectory, round: int, previous: Reflection | None
-    ) -> None:
-        """Ask nothing about a single trajectory: it is a record of the data, and a call sees several."""
-        return
-
-    def parse_reflection(self, text: str, *, reflection_id: str, trajectory: Trajectory) -> Reflection:
+    def records_of(self, trajectory: Trajectory) -> list[tuple[str, str]]:
         """Return what came out wrong as records, and what came out right, which needs no other instructions,
         as the demonstration that it may be."""
-        named = [] if trajectory.correct else records_of(trajectory)
+        named = [] if trajectory.correct else super().records_of(trajectory)
         if self.terms.demonstrations and (shown := demonstration_of(trajectory)):
             named.append((DEMONSTRATIONS, shown))
-        records = tuple(Lesson(f"{reflection_id}.{name}", record) for name, record in named)
-        return Reflection(reflection_id, trajectory.id, trajectory.correct, "", records)
-
-    def retry_prompt(
-        self, instructions: str, playbook_text: str, model_input: str, reflection: Reflection
-    ) -> Prompt:
-        return self.rollout_prompt(instructions, playbook_text, model_input)
+        return named
 
     def parts(self, playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
         """Return the components that models write: not the demonstrations."""
@@ -149,7 +124,7 @@ class MiproMethod(ComponentMethod):
     ) -> Pool:
         """Add each proposal, and each set of demonstrations, as the text that the iteration worked with
         (``ids``) with this one change."""
-        digest = (ids or {}).get(VARIANT) or standing.best(artifact).digest
+        digest = standing.worked_with(artifact, ids)
         parent, budget = artifact.by_digest[digest], self.terms.budget_tokens
         rewrites = [
             child for one in _rewrites(updates) for child in children(parent, [one], budget_tokens=budget)[:1]

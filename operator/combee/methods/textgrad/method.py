@@ -17,7 +17,7 @@ from combee.methods.components.prompts import lessons_prompt, record_of
 from combee.methods.components.propose import children
 from combee.methods.components.reduction import COMPONENT
 from combee.methods.components.trying import with_proposals
-from combee.methods.protocol import VARIANT, Cost, Iteration, Proposals, Rendered, Update, Verify
+from combee.methods.protocol import Cost, Iteration, Proposals, Rendered, Update, Verify
 from combee.methods.textgrad import momentum, prompts, verification
 from combee.methods.textgrad.answers import parse_criticism
 from combee.methods.textgrad.terms import Terms
@@ -99,7 +99,7 @@ class TextGradMethod(ComponentMethod):
     ) -> Pool:
         """Add the rewrite of the text that the iteration worked with (``ids``), and what momentum is to be
         told of this step."""
-        digest = (ids or {}).get(VARIANT) or standing.best(artifact).digest
+        digest = standing.worked_with(artifact, ids)
         parent = artifact.by_digest[digest]
         rewrites = children(parent, _rewrites(updates), budget_tokens=self.terms.budget_tokens)[:1]
         grown = with_proposals(artifact, digest, rewrites, iteration)
