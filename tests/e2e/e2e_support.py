@@ -73,15 +73,15 @@ class Sim:
     url: str
     log: Path
 
-    def answered(self) -> Counter[str]:
-        """How often each request was answered, by the digest of the request."""
-        return self.answered_until(self.said())
+    def answered(self, role: str = "") -> Counter[str]:
+        """How often each request was answered, by the digest of the request; of ``role`` alone, if given."""
+        return self.answered_until(self.said(), role)
 
-    def answered_until(self, said: int) -> Counter[str]:
+    def answered_until(self, said: int, role: str = "") -> Counter[str]:
         """The same, of the first ``said`` bytes of its log."""
         log = self.log.read_bytes()[:said] if self.log.exists() else b""
         rows = [json.loads(line) for line in log.splitlines() if line.endswith(b"}")]
-        return Counter(row["request"] for row in rows if row["status"] == 200)
+        return Counter(row["request"] for row in rows if row["status"] == 200 and role in ("", row["role"]))
 
     def said(self) -> int:
         """Bytes of its log."""

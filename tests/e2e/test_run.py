@@ -264,7 +264,10 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(
     assert stopped["outcome"] == "Stopped"
     # Also what the interrupted step asked; what was in flight was not read any more.
     counted, asked = sum(role["calls"] for role in stopped["usage"].values()), sum(slow.answered().values())
-    assert asked - 64 <= counted <= asked and stopped["rollouts"] <= counted
+    assert asked - 64 <= counted <= asked
+    # A rollout is charged once its request is sent: nobody can tell what the server did for one in flight.
+    rolled_out = sum(slow.answered("rollout").values())
+    assert rolled_out <= stopped["rollouts"] <= rolled_out + 64
     assert "again to go on" in " ".join(stdout.split())  # its lines end where the path says so
     assert "Traceback" not in stderr
     done = combee(*command, f"main={quick.url}")
