@@ -101,6 +101,24 @@ reached() {
   done
 }
 
+images() { ctr -a "$SOCKET" -n k8s.io images "$@"; }
+
+# While images are unpacked those that they replace are collected, and with them layers that both have, which fails the
+# load. So what nobody holds goes before, what the node has is held meanwhile, by names as an image service takes them,
+# and let go afterwards.
+hold() {
+  local name lease
+  lease=$(ctr -a "$SOCKET" -n k8s.io leases create)
+  ctr -a "$SOCKET" -n k8s.io leases delete --sync "$lease" >/dev/null
+  images ls -q | { grep '^localhost/[^@]*$' || true; } | while read -r name; do
+    images tag --force "$name" "held.local/${name#localhost/}" >/dev/null
+  done
+}
+
+let_go() {
+  images ls -q | { grep '^held\.local/' || true; } | xargs --no-run-if-empty ctr -a "$SOCKET" -n k8s.io images rm >/dev/null
+}
+
 # Forgets the blobs of images that have been replaced, and gives the node those that it lacks.
 give() {
   local blob given
@@ -111,9 +129,11 @@ give() {
   for blob in "$LAYOUT"/blobs/sha256/*; do
     grep -q "${blob##*/}" "$LAYOUT.reached" || rm "$blob"
   done
+  hold
   ctr -a "$SOCKET" -n k8s.io content ls -q | sort >"$LAYOUT.present"
   comm -23 "$LAYOUT.reached" "$LAYOUT.present" | sed 's,sha256:,blobs/sha256/,' |
-    tar -C "$LAYOUT" -cf - oci-layout index.json -T - | ctr -a "$SOCKET" -n k8s.io images import - >/dev/null
+    tar -C "$LAYOUT" -cf - oci-layout index.json -T - | images import - >/dev/null
+  let_go
   cp "$LAYOUT/index.json" "$given"
 }
 
