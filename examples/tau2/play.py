@@ -56,10 +56,12 @@ def play(row: dict, artifact: str, words: argparse.Namespace) -> dict:
     orchestrator = build_text_orchestrator(config, Task.model_validate(row["task"]), seed=seed)
     if artifact.strip():
         orchestrator.agent.domain_policy += f"\n\n{artifact}"
+    refused = refusals_of(orchestrator.agent)
     try:
         return run_simulation(orchestrator).model_dump(mode="json")
     except Exception as error:
-        if getattr(error, "status_code", None) != BAD_REQUEST:
+        # What another server refuses the user or the judge is no fault of the agent.
+        if not is_refusal(error) or (words.user_url and not refused):
             raise
         before = [message.model_dump(mode="json") for message in orchestrator.trajectory]
         return {
@@ -67,6 +69,26 @@ def play(row: dict, artifact: str, words: argparse.Namespace) -> dict:
             "reward_info": {"reward": 0.0},
             "termination_reason": "the request was refused",
         }
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether a model's server refused a request for good."""
+    return getattr(error, "status_code", None) == BAD_REQUEST
+
+
+def refusals_of(agent) -> list:
+    """The refusals that the agent's own requests will meet."""
+    refused, generate = [], agent.generate_next_message
+
+    def generated(*given):
+        try:
+            return generate(*given)
+        except Exception as error:
+            refused.extend([error] if is_refusal(error) else [])
+            raise
+
+    agent.generate_next_message = generated
+    return refused
 
 
 def asked(model: str, url: str, key: str) -> tuple[str, dict]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -14,8 +15,11 @@ from typing import Any
 import pytest
 import yaml
 from benchmark_layouts import STANDINS, appworld_root, tau2_checkout
-from e2e_support import ROOT, combee, result_of
+from e2e_support import ROOT, combee, environment, result_of
 from gardener import Gardener, code, gardener
+
+from answering import answering
+from combee.assembly.benchmarks.tau2 import read_tau2
 
 pytestmark = [
     pytest.mark.e2e,
@@ -78,6 +82,42 @@ def test_tau2_learns_by_pass_k(model: Gardener, tmp_path: Path) -> None:
     mean = [math.fsum(all(each) for each in gate[side].values()) / 12 for side in ("baseline", "best")]
     assert [result["heldOut"]["gate"][side] for side in ("baseline", "best")] == pytest.approx(mean)
     assert len(looked(tmp_path / "out", "test")["best"]) == 24
+
+
+@pytest.mark.parametrize("refuses", ["agent", "user"])
+def test_a_refusal_is_scored_where_the_agent_asked(refuses: str, model: Gardener, tmp_path: Path) -> None:
+    splits = read_tau2(tau2_checkout(tmp_path / "tau2-bench"), "greenhouse")
+    (tmp_path / "example.json").write_text(json.dumps(splits["train"][0]))
+    (tmp_path / "artifact.md").write_text("")
+    with answering(lambda request: (400, {}, b"{}")) as refusing:
+        servers = {
+            "agent": model.url,
+            "user": model.url.replace("127.0.0.1", "localhost"),
+            refuses: refusing.url,
+        }
+        done = subprocess.run(
+            [sys.executable, EXAMPLES / "tau2/play.py", "--user-url", servers["user"], "--user-model", "u"],
+            env={
+                **environment(),
+                "PYTHONPATH": str(STANDINS),
+                "COMBEE_TASK": str(tmp_path),
+                "COMBEE_OUT": str(tmp_path),
+                "COMBEE_ORDINAL": "1",
+                "OPENAI_MODEL": "m",
+                "OPENAI_BASE_URL": servers["agent"],
+                "OPENAI_API_KEY": "k",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    scored = tmp_path / "reward.json"
+    if refuses == "user":
+        assert done.returncode != 0 and "RefusedError: 400" in done.stderr and not scored.exists()
+    else:
+        assert done.returncode == 0, done.stderr
+        left = json.loads(scored.read_text())
+        assert left["reward"] == 0 and "the request was refused" in left["feedback"]
 
 
 def test_appworld_learns_by_scenario(tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """What examples/tau2/play.py asks of tau2-bench's package, for tasks of a greenhouse in its layout.
 
 It stands in where tau2, which needs Python 3.12 and a checkout, is not installed: the names and the
-dictionaries are tau2's, the environment is one tool, the user says one sentence, and a task is right when its
-communicate_info was said.
+dictionaries are tau2's, the environment is one tool, the user says one sentence (and asks a model of its own
+for it, whose answer is not read), and a task is right when its communicate_info was said.
 """
 
 import json
 import sys
+import urllib.error
 import urllib.request
 from types import SimpleNamespace
 
@@ -24,37 +25,47 @@ class Task(SimpleNamespace):
         return cls(**task)
 
 
+class Message(dict):
+    """What was said."""
+
+    def model_dump(self, mode):
+        return dict(self)
+
+
+class RefusedError(Exception):
+    """What LiteLLM raises of an answer with a status of its own."""
+
+    def __init__(self, status_code):
+        super().__init__(status_code)
+        self.status_code = status_code
+
+
 def build_text_orchestrator(config, task, seed):
-    return SimpleNamespace(
-        config=config, task=task, seed=seed, agent=SimpleNamespace(domain_policy=POLICY), trajectory=[]
-    )
+    agent = SimpleNamespace(domain_policy=POLICY)
+    made = SimpleNamespace(config=config, task=task, seed=seed, agent=agent, trajectory=[])
+    agent.generate_next_message = lambda told, said: _ask(made, told, said)
+    return made
 
 
 def run_simulation(orchestrator):
-    told, said = [], orchestrator.trajectory
-    said.append(
-        {"role": "user", "content": orchestrator.task.user_scenario["instructions"]["reason_for_call"]}
-    )
+    told, said, config = [], orchestrator.trajectory, orchestrator.config
+    reason = orchestrator.task.user_scenario["instructions"]["reason_for_call"]
+    said.append(Message(role="user", content=reason))
     told += [{"role": "system", "content": orchestrator.agent.domain_policy}, dict(said[0])]
+    if config.llm_args_user["api_base"] != config.llm_args_agent["api_base"]:
+        _answer(config.llm_user, config.llm_args_user, told, orchestrator.seed)
     soil = orchestrator.task.initial_state["initialization_data"]["agent_data"]["soil"]
-    while calls := _ask(orchestrator, told, said):
+    while calls := orchestrator.agent.generate_next_message(told, said):
         for call in calls:
-            said.append({"role": "tool", "id": call["id"], "content": soil, "requestor": "assistant"})
+            said.append(Message(role="tool", id=call["id"], content=soil, requestor="assistant"))
             told.append({"role": "tool", "tool_call_id": call["id"], "content": soil})
     return SimpleNamespace(model_dump=lambda mode: _simulation(orchestrator.task, said))
 
 
 def _ask(orchestrator, told, said):
     """Ask the agent's model, note what it says, and return what it calls."""
-    model, args = orchestrator.config.llm_agent.removeprefix("openai/"), orchestrator.config.llm_args_agent
-    body = {"model": model, "messages": told, "tools": [{"type": "function", "function": SOIL}]}
-    request = urllib.request.Request(
-        args["api_base"] + "/chat/completions",
-        json.dumps(body | {"seed": orchestrator.seed}).encode(),
-        {"Content-Type": "application/json", "Authorization": "Bearer " + args["api_key"]},
-    )
-    with urllib.request.urlopen(request) as answer:
-        message = json.load(answer)["choices"][0]["message"]
+    config = orchestrator.config
+    message = _answer(config.llm_agent, config.llm_args_agent, told, orchestrator.seed)
     told.append(message)
     calls = message.get("tool_calls") or []
     made = [
@@ -65,8 +76,22 @@ def _ask(orchestrator, told, said):
         }
         for call in calls
     ]
-    said.append({"role": "assistant", "content": message.get("content"), "tool_calls": made or None})
+    said.append(Message(role="assistant", content=message.get("content"), tool_calls=made or None))
     return calls
+
+
+def _answer(model, args, told, seed):
+    body = {"model": model.removeprefix("openai/"), "messages": told, "seed": seed}
+    request = urllib.request.Request(
+        args["api_base"] + "/chat/completions",
+        json.dumps(body | {"tools": [{"type": "function", "function": SOIL}]}).encode(),
+        {"Content-Type": "application/json", "Authorization": "Bearer " + args["api_key"]},
+    )
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)["choices"][0]["message"]
+    except urllib.error.HTTPError as error:
+        raise RefusedError(error.code) from None
 
 
 def _simulation(task, said):
