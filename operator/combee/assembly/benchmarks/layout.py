@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from combee import jsonread
 from combee.errors import DataError, UserError
 from combee.tasks.dataset import MAX_ID_CHARACTERS, MAX_ROW_BYTES
 
@@ -36,9 +37,10 @@ def read_text(path: Path, fix: str) -> str:
 
 def read_json(path: Path, fix: str) -> Any:
     """Return a file's JSON. Raises DataError with ``fix`` where there is none."""
+    text = read_text(path, fix)
     try:
-        return json.loads(read_text(path, fix))
-    except (ValueError, RecursionError):
+        return jsonread.read_json(text)
+    except ValueError:
         wrong("it is not valid JSON", path, fix)
 
 
@@ -90,11 +92,3 @@ def _line(row: Row) -> str:
             f"the row is longer than {MAX_ROW_BYTES:,} bytes", where=str(row["id"]), fix="Leave this task out"
         )
     return text
-
-
-def named_in(names: Sequence[str], known: Mapping[str, Row], where: Path, fix: str) -> list[Row]:
-    """Return the rows that a list names, in its order. Raises DataError for a name that has none."""
-    for name in names:
-        if name not in known:
-            wrong(f"there is no task {name!r}, which a split names", where, fix)
-    return [known[name] for name in names]

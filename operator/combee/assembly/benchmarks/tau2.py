@@ -6,10 +6,11 @@ the ids of its tasks by split. A row has its whole task, since what is told of a
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from combee.assembly.benchmarks.layout import Row, Splits, named_in, read_json, row_id, wrong
+from combee.assembly.benchmarks.layout import Row, Splits, read_json, row_id, wrong
 
 DOMAINS = Path("data", "tau2", "domains")
 TASKS, SPLIT_TASKS = "tasks.json", "split_tasks.json"
@@ -30,8 +31,11 @@ def read_tau2(checkout: Path, domain: str) -> Splits:
             folder,
             f"Set --domain to one of {', '.join(having)}" if having else FIX,
         )
-    tasks = _tasks(folder / TASKS, domain)
-    return {split: named_in(ids, tasks, folder / TASKS, FIX) for split, ids in _ids(folder).items()}
+    tasks, ids = _tasks(folder / TASKS, domain), _ids(folder)
+    for name in chain.from_iterable(ids.values()):
+        if name not in tasks:
+            wrong(f"there is no task {name!r}, which a split names", folder / TASKS, FIX)
+    return {split: [tasks[name] for name in names] for split, names in ids.items()}
 
 
 def _tasks(path: Path, domain: str) -> dict[str, Row]:
