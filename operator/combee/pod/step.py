@@ -96,9 +96,14 @@ class _Worker:
     """what the earlier steps left, once it is there."""
 
     @property
+    def joins(self) -> bool:
+        """Whether it does a step together with other pods."""
+        return KINDS[self.pod.step.kind].together and self.pod.step.shards > 1
+
+    @property
     def assists(self) -> bool:
-        """Whether it does a step together with others and is not the one that tells why it cannot be done."""
-        return KINDS[self.pod.step.kind].together and self.pod.shard > 0
+        """Whether it is not the one of them that tells why the step cannot be done."""
+        return self.joins and self.pod.shard > 0
 
     @property
     def place(self) -> int:
@@ -161,7 +166,7 @@ class _Worker:
             failed = self.summary(error.code, str(error))
         if self.assists:
             return failed
-        if KINDS[pod.step.kind].together and pod.step.shards > 1 and not self.again:
+        if self.joins and not self.again:
             others = await used_by_others(context, pod.step, pod.shard)
             failed = replace(failed, usage=add_usage(failed.usage, others))
         try:
@@ -172,8 +177,7 @@ class _Worker:
 
     async def _worked_beside_others(self, context: WorkContext) -> StepSummary:
         """Do the shard, unless another pod that does the same step is through first."""
-        alone = not KINDS[self.pod.step.kind].together or self.pod.step.shards < 2
-        if alone or context.before is not None:
+        if not self.joins or context.before is not None:
             return await self._worked(context)
         working = asyncio.ensure_future(self._worked(context))
         try:
@@ -290,8 +294,7 @@ class _Worker:
         guard = BudgetGuard.of(pod.spec, lambda: 0.0)
         waits = float(pod.step.params.get("engineWaitSeconds") or READY_SECONDS)
         prefix = run_prefix(pod.name, pod.uid)
-        progress = LogProgress(self.log)
-        accounts = Accounts(store, prefix, self._noticing(guard), guard, progress, Memo(store))
+        accounts = Accounts(store, prefix, self._noticing(guard), guard, LogProgress(self.log), Memo(store))
         self.before = await self._receipt(accounts)
         if self.again and self.before is not None:
             accounts = replace(accounts, memo=await answers_before(store, self.before))
