@@ -25,7 +25,7 @@ from collections.abc import Generator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from combee.algo.seeds import digest_of
-from combee.methods.ace.facts import Lesson, facts_of, lessons_of
+from combee.methods.ace.facts import facts_of, lessons_of
 from combee.methods.ace.ids import bullet_ids
 from combee.methods.ace.ledger import Ledger
 from combee.methods.ace.matching import Readers
@@ -63,22 +63,20 @@ def due(
     if not ledger.runs:
         return {}
     facts, lessons, ids = facts_of(ledger), lessons_of(ledger), bullet_ids(ledger)
+    inherited = {support.entry for support in ledger.supports if support.run}
     waiting: list[tuple[int, str]] = []
     rows: dict[str, list[Row]] = {}
     for digest in shown.included:
         lesson = lessons.members.get(digest)
-        if lesson is None or facts.trusted(digest) or not _inherited(lesson, ledger) or lesson.last_run == 0:
+        if lesson is None or facts.trusted(digest) or lesson.last_run == 0:
+            continue
+        if inherited.isdisjoint(lesson.members):
             continue
         fit = _rows(digest, ids[digest], trajectories, readers.of(ledger.texts[digest]))
         if fit:
             waiting.append((-1 if lesson.last_run is None else lesson.last_run, digest))
             rows[digest] = fit
     return {digest: rows[digest] for _, digest in sorted(waiting)}
-
-
-def _inherited(lesson: Lesson, ledger: Ledger) -> bool:
-    known = {support.entry for support in ledger.supports if support.run}
-    return any(member in known for member in lesson.members)
 
 
 def _rows(digest: str, bullet: str, trajectories: Mapping[str, Trajectory], reading: Set[str]) -> list[Row]:
