@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from desk import Desk, desk
-from e2e_support import ROOT, process, result_of
+from e2e_support import ROOT, Sims, process, result_of
 from pods import Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(sys.platform != "linux", reason="pods are Linux processes")]
@@ -205,3 +205,20 @@ def test_the_page_about_tasks_shows_the_example() -> None:
     rows = task.read_rows((EXAMPLES / "data/tickets/train.jsonl").read_bytes().splitlines(), "train.jsonl")
     assert len(rows.examples) == 40
     assert all(task.score(one.target.lower(), one).correct for one in rows.examples)
+
+
+def test_a_run_on_rows_of_ones_own_is_rehearsed_with_a_key_by_their_fields(
+    sims: Sims, tmp_path: Path
+) -> None:
+    key, rows = tmp_path / "key.json", EXAMPLES / "data/tickets"
+    files = ["--data", rows / "train.jsonl", "--data", rows / "heldout.jsonl"]
+    made = process("sim", "key", "--input", "text", "--target", "queue", *files, "-o", key)
+    assert made.returncode == 0 and "72 answers, 5 topics" in made.stdout
+    laptop, _ = written(tmp_path, "custom.yaml")
+    url = sims.start("--key", key, "--time-scale", "0", "--served-model-name", "openai/gpt-oss-20b").url
+    done = process(
+        "run", "-f", laptop, "-o", tmp_path / "out", "--engine", f"main={url}", PYTHONPATH=OWN_PATH
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "learned a better playbook (simulated model)" in done.stdout
+    assert "When a question uses " in (tmp_path / "out/lessons.md").read_text()

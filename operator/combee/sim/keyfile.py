@@ -11,10 +11,12 @@ itself. A topic that has no rule here gets a pair of conventions with codes.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,6 +90,76 @@ ROWS: dict[str, Callable[[str, str], tuple[str, str]]] = {
     "reply": reply_row,
 }
 """How to read a task's rows (context, target); a new task is a new line here and in ``params.TASK_LAWS``."""
+ANY = "any"
+"""The task of rows whose fields are named, of which nothing else is known."""
+KINDS_PER_ROW = 0.1
+"""Kinds that rows are drawn into where neither a topic nor a label groups them, by row."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldNames:
+    """Which fields of a row hold the text that models are asked, the right answer and, if any, the topic."""
+
+    input: str
+    target: str
+    topic: str | None = None
+
+
+def rows_of(name: str, content: bytes) -> Iterator[tuple[str, Any]]:
+    """Yield (where, row) of JSON lines, or of CSV with a header where the name ends so.
+
+    Raises DataError for a line that is no JSON and for what is no UTF-8.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+        if name.lower().endswith(".csv"):
+            for number, row in enumerate(csv.DictReader(io.StringIO(text, newline="")), 1):
+                yield f"{name}, row {number}", row
+            return
+        for number, line in enumerate(text.split("\n"), 1):
+            if line.strip():
+                yield f"{name}:{number}", json.loads(line)
+    except (ValueError, csv.Error) as error:
+        raise DataError(f"cannot be read as rows ({error})", where=name) from error
+
+
+def _field(row: Any, field: str) -> str:
+    value = row[field]
+    if not isinstance(value, str | int | float) or not str(value).strip():
+        raise ValueError(f"no text in its field {field}")
+    return str(value).strip()
+
+
+def build_any(names: FieldNames, data: Iterable[tuple[str, bytes]]) -> dict[str, Any]:
+    """Return a key of any rows, JSONL or CSV, by the names of their fields.
+
+    A row's topic is its field's, else its target where targets repeat (labels), else a kind that the hash of
+    its text draws. Raises DataError with file and line.
+    """
+    read: list[tuple[str, str, str]] = []
+    for name, content in data:
+        for where, row in rows_of(name, content):
+            try:
+                topic = _field(row, names.topic) if names.topic else ""
+                read.append((topic, _field(row, names.input), _field(row, names.target)))
+            except (ValueError, KeyError, TypeError) as error:
+                fix = f"Its fields are {', '.join(map(str, row))}." if isinstance(row, dict) else ""
+                raise DataError(f"not such a row ({error})", where=where, fix=fix) from error
+    labels = len({target for _, _, target in read}) <= len(read) / 2
+    kinds = max(1, round(len(read) * KINDS_PER_ROW))
+    topics: Counter[str] = Counter()
+    examples: dict[str, dict[str, str]] = {}
+    for topic, question, target in read:
+        kind = f"kind {1 + draws.number('kind', question) % kinds}"
+        topic = _one_line(topic or (target if labels else kind))
+        topics[topic] += 1
+        examples[draws.digest(question)[:16]] = {"question": question, "target": target, "topic": topic}
+    return _key(ANY, topics, examples)
+
+
+def _one_line(topic: str) -> str:
+    """Return a topic as sentences may name it: short, without commas, which would end its name there."""
+    return " ".join(topic.replace(",", " ").replace('"', " ").split())[:80].strip() or "rows"
 
 
 def _rules(
@@ -104,21 +176,25 @@ def _rules(
 def build(task: str, data: Iterable[tuple[str, bytes]]) -> dict[str, Any]:
     """Return a key made from JSONL files given as (name, content). Raises DataError with file and line."""
     if task not in ROWS:
-        raise DataError(f"no rules for task {task!r}", fix=f"Use one of {', '.join(sorted(ROWS))}.")
+        known = ", ".join(sorted(ROWS))
+        raise DataError(
+            f"no rules for task {task!r}", fix=f"Use one of {known}, or name fields with --input."
+        )
     topics: Counter[str] = Counter()
     examples: dict[str, dict[str, str]] = {}
     for name, content in data:
-        for number, line in enumerate(content.decode("utf-8-sig").splitlines(), 1):
-            if not line.strip():
-                continue
+        for where, row in rows_of(name, content):
             try:
-                row = json.loads(line)
                 target = str(row["target"])
                 topic, question = ROWS[task](row["context"], target)
             except (ValueError, KeyError, TypeError) as error:
-                raise DataError(f"not a {task} row ({error})", where=f"{name}:{number}") from error
+                raise DataError(f"not a {task} row ({error})", where=where) from error
             topics[topic] += 1
             examples[draws.digest(question)[:16]] = {"question": question, "target": target, "topic": topic}
+    return _key(task, topics, examples)
+
+
+def _key(task: str, topics: Counter[str], examples: dict[str, dict[str, str]]) -> dict[str, Any]:
     return {
         "version": 1,
         "task": task,
@@ -134,7 +210,7 @@ def load(path: Path) -> dict[str, Any]:
         key = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise DataError(f"cannot be read as a key file ({error})", where=str(path)) from error
-    if not isinstance(key, dict) or key.get("version") != 1 or key.get("task") not in ROWS:
+    if not isinstance(key, dict) or key.get("version") != 1 or key.get("task") not in (*ROWS, ANY):
         raise DataError("is no key file of version 1", where=str(path), fix="Make it with `combee sim key`.")
     return key
 
@@ -154,6 +230,12 @@ def mistake(example: str, target: str) -> str:
     return f"{int(wrong_value)}.{cents:02d}" if int(wrong_value) or wrong_value > 0 else f"-0.{cents:02d}"
 
 
+def _other(example: str, target: str, labels: list[str]) -> str:
+    """Return another label than the right one, by the luck of the example."""
+    others = [label for label in labels if label != target]
+    return others[draws.number("mistake", example) % len(others)]
+
+
 class Questions:
     """All known questions, found in a text by their beginnings."""
 
@@ -165,10 +247,15 @@ class Questions:
         self._by_words: dict[str, Question] = {}
         self._planted: dict[str, Question] = {}
         for key in keys:
+            targets = (
+                sorted({row["target"] for row in key["examples"].values()}) if key["task"] == ANY else []
+            )
             confused = tags.confusions(key["examples"].values()) if key["task"] == "finer" else None
             for id_, row in key["examples"].items():
                 if confused is not None:
                     self._add(id_, row, tags.mistake(row["target"], row["topic"], confused))
+                elif 1 < len(targets) <= len(key["examples"]) / 2:
+                    self._add(id_, row, _other(id_, row["target"], targets))
                 elif key["task"] != "planted":
                     self._add(id_, row, mistake(id_, row["target"]))
 

@@ -173,15 +173,32 @@ def _run(config: SimConfig, words: list[str]) -> None:
         raise typer.Exit(2) from error
 
 
-@app.command()
+@app.command(
+    epilog="Example: combee sim key --input text --target queue --data tickets.csv -o key.json",
+)
 def key(
-    task: Annotated[str, typer.Option(help="finer, formula or planted.")],
-    data: Annotated[list[Path], typer.Option(help="JSONL with context and target; may be repeated.")],
+    data: Annotated[
+        list[Path], typer.Option(help="JSONL, or CSV with a header, with all rows; may be repeated.")
+    ],
     output: Annotated[Path, typer.Option("-o", "--output")],
+    task: Annotated[
+        str | None, typer.Option(help="Rows of one of finer, formula, planted, reply; else name the fields.")
+    ] = None,
+    input: Annotated[str | None, typer.Option(help="Field with the text that the model is asked.")] = None,
+    target: Annotated[str | None, typer.Option(help="Field with the right answer.")] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="Field by which rows share a rule; absent: labels, else by chance.")
+    ] = None,
 ) -> None:
     """Make the key file that holds the right answers of some data."""
+    if (task is None) == (input is None or target is None) or (task and (input or target or topic)):
+        raise typer.BadParameter("give either --task, or --input and --target (and --topic)")
     try:
-        answers = keyfile.build(task, [(str(path), path.read_bytes()) for path in data])
+        files = [(str(path), path.read_bytes()) for path in data]
+        if task is not None:
+            answers = keyfile.build(task, files)
+        else:
+            answers = keyfile.build_any(keyfile.FieldNames(str(input), str(target), topic), files)
     except UserError as error:
         raise _fail(error) from error
     except OSError as error:

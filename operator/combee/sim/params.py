@@ -43,6 +43,7 @@ TASK_LAWS = {
     "finer": TaskLaw(unknown=0.125, top=0.75, guess=0.05, lessons=0.487, reflection_tokens=315),
     "planted": TaskLaw(unknown=1.0, top=0.875, guess=0.05, lessons=1.0, reflection_tokens=175),
     "reply": TaskLaw(unknown=0.6, top=0.9, guess=0.05, lessons=1.0, reflection_tokens=175),
+    "any": TaskLaw(unknown=0.6, top=0.9, guess=0.05, lessons=1.0, reflection_tokens=175),
 }
 
 
