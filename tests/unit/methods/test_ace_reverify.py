@@ -162,6 +162,39 @@ def test_those_come_first_that_were_looked_at_longest_ago_within_the_budget() ->
     assert len(set(seen)) == len(texts)
 
 
+def test_those_that_wrong_answers_used_come_before_those_that_were_looked_at_longest_ago() -> None:
+    """Of entries which agents obeyed, what they got wrong tells of the one whose rule has changed."""
+    words = ("ledger", "margin", "turnover", "accrual", "deposit", "equity")
+    texts = tuple(f"For every {word} state the {word} itself." for word in words)
+    ledger = inherited(*texts)
+    looked_last = entry_digest(texts[-1])
+    just_now = with_verdicts(ledger, [Verdict(looked_last, "b-9@0", True, 0)])
+    ledger = next_run(just_now, "second")
+    rows: dict[str, Trajectory] = {}
+    for k, text in enumerate(texts):
+        made = batch(ledger, used=str(k), others="", text=text)
+        rows |= {name: replace(one, correct=text != texts[-1], score=1.0) for name, one in made.items()}
+    done, _ = verified(ledger, lambda e, w, r: True, rows)
+    looked = {one.entry_digest for one in done.artifact.verdicts if one.run == 0}
+    assert len(looked) == LEAST_REPLAYED // 2 < len(texts) and looked_last in looked
+
+
+def test_a_new_entry_is_replayed_beside_none_that_is_looked_at() -> None:
+    """Beside the rule that it replaces it would lose: agents would read both."""
+    ledger = inherited()
+    new = "Name the figure first."
+    rows = batch(ledger, "1", "89")
+    full = learn(add(new, "b-1@0"), start=ledger)
+
+    def model(example: str, with_rule: bool, repeat: int) -> bool:
+        return not with_rule and example != "b-1"
+
+    done, asked = verified(full, model, rows)
+    replayed = [one.page.text for one in asked if new in one.page.text]
+    assert replayed and not any(RULE in text for text in replayed)
+    assert why_left_out(done.artifact, RULE) == "replay"
+
+
 def test_new_entries_come_first_and_leave_a_quarter() -> None:
     ledger = inherited()
     rows = batch(ledger) | {f"n-{k}@0": trajectory(f"n-{k}@0") for k in range(20)}

@@ -2,7 +2,8 @@
 
 An entry that was learned in an earlier run stands by what that run's examples showed. Rules drift, models
 change, and rows of this run tell what no old row can. So each iteration looks at some of the inherited
-entries that are in the playbook, those first whose last replay is oldest, each once a run.
+entries that are in the playbook, each once a run: first those that more wrong than right answers of the batch
+used, the more the sooner, then those whose last replay is oldest.
 
 **Rows.** Examples of the batch whose agents say that they used the entry, then those that read it, are
 answered with the whole playbook and with the playbook less this entry. What shows is asked once more, since
@@ -59,12 +60,12 @@ def due(
     ledger: Ledger, shown: Rendered, trajectories: Mapping[str, Trajectory], readers: Readers
 ) -> dict[str, list[Row]]:
     """Return the rows of the inherited entries in ``shown`` that this run has not looked at yet, by entry,
-    those first that were replayed longest ago."""
+    those first that wrong answers used, then those that were replayed longest ago."""
     if not ledger.runs:
         return {}
     facts, lessons, ids = facts_of(ledger), lessons_of(ledger), bullet_ids(ledger)
     inherited = {support.entry for support in ledger.supports if support.run}
-    waiting: list[tuple[int, str]] = []
+    waiting: list[tuple[int, int, str]] = []
     rows: dict[str, list[Row]] = {}
     for digest in shown.included:
         lesson = lessons.members.get(digest)
@@ -74,9 +75,16 @@ def due(
             continue
         fit = _rows(digest, ids[digest], trajectories, readers.of(ledger.texts[digest]))
         if fit:
-            waiting.append((-1 if lesson.last_run is None else lesson.last_run, digest))
+            last = -1 if lesson.last_run is None else lesson.last_run
+            waiting.append((_credit(ids[digest], trajectories), last, digest))
             rows[digest] = fit
-    return {digest: rows[digest] for _, digest in sorted(waiting)}
+    return {digest: rows[digest] for *_, digest in sorted(waiting)}
+
+
+def _credit(bullet: str, trajectories: Mapping[str, Trajectory]) -> int:
+    """Return the right answers less the wrong ones that used an entry, 0 where there are not more wrong."""
+    right = [one.correct for one in trajectories.values() if bullet in one.cited and not one.error]
+    return min(0, 2 * sum(right) - len(right))
 
 
 def _rows(digest: str, bullet: str, trajectories: Mapping[str, Trajectory], reading: Set[str]) -> list[Row]:

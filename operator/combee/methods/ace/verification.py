@@ -1,7 +1,9 @@
 """Replay: an entry earns its place by fixing its own example and harming no control.
 
 A replay is a rollout with the playbook plus this one entry, and is charged as one. The playbook beside it
-holds no other entry that is still to be decided.
+holds no other entry that is still to be decided, nor an inherited one that is looked at anew (``reverify``):
+one that is not right any more says otherwise than the entry which is to take its place, and would lose it
+its replay.
 
 **Luck.** Models slip: one answer in eight goes wrong with the right rule in front of it, and an answer that
 was right by luck does not stay right. So nothing is held against or for an entry that shows only once. Its
@@ -75,20 +77,23 @@ def verification(
     inherited = reverify.due(artifact, shown, trajectories, readers)
     most = max(LEAST_REPLAYED, len(trajectories))
     kept = most // reverify.SHARE if inherited else 0
-    # Each undecided entry is replayed beside what stands without any of them.
+    looks = (most - min(len(undecided), most - kept)) // reverify.REPLAYS_OF_A_LOOK
+    looked = dict(islice(inherited.items(), looks))
+    # An undecided entry is replayed beside what is settled, and what is being looked at is not.
+    page = partial(page, without={*undecided, *looked})
+    settled = page()
     requests = [
         replay_request(
             artifact,
             digest,
             trajectories=trajectories,
-            page=Page.of(page(with_entry=digest).text, shown.text),
+            page=Page.of(page(with_entry=digest).text, settled.text),
         )
         for digest in undecided[: most - kept]
     ]
-    looks = (most - len(requests)) // reverify.REPLAYS_OF_A_LOOK
     again = [
         reverify.looked_at(artifact, digest, rows, budget_tokens=budget_tokens, shown=shown, look=SECOND_LOOK)
-        for digest, rows in islice(inherited.items(), looks)
+        for digest, rows in looked.items()
     ]
     new = (
         _replayed(request, controls, supported=_supported(artifact, request.entry_digest))
