@@ -84,7 +84,8 @@ class Reduction:
 
     def tokens_of(self, inputs: Sequence[Reflection]) -> list[int]:
         """Return what each input adds to an aggregator's prompt."""
-        prompts = [self.context.method.leaf_prompt(self.playbook, [one]) for one in inputs]
+        # One at a time: each holds the playbook once more.
+        prompts = (self.context.method.leaf_prompt(self.playbook, [one]) for one in inputs)
         return [max(1, prompt_tokens(prompt, self.plan) - self.overhead_tokens) for prompt in prompts]
 
     @cached_property

@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import re
+import tracemalloc
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field, replace
 from types import SimpleNamespace
@@ -191,6 +192,20 @@ def test_no_call_is_above_the_caps_and_nothing_is_lost_uncounted(
     held = {source for update in done.updates for source in update.sources}
     assert len(held) + done.reduction.left_out == count
     assert done.levels[-1][-1] == len(held)
+
+
+def test_the_tokens_of_many_reflections_are_counted_with_one_prompt_in_memory() -> None:
+    """Each prompt holds the whole playbook, here 100 KB."""
+    context: Any = SimpleNamespace(method=AceMethod())
+    playbook, given = Rendered("x" * 100_000, 25_000), reflections(400)
+    reduction = Reduction(context, PLAN, Asker({}, {}), playbook, given)
+    tracemalloc.start()
+    try:
+        assert len(reduction.tokens) == len(given)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4_000_000
 
 
 def test_topk_takes_the_nearest_and_counts_the_others() -> None:
