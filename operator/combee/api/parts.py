@@ -40,6 +40,10 @@ TASK_NAMES = Names(extensions.TASKS, ("Formula", "FiNER", "Reply", "Traces", "Cu
 TaskType = Annotated[str, Strict(), Field(max_length=63), TASK_NAMES]
 
 
+RowId = Annotated[str, Strict(), Field(min_length=1, max_length=160)]
+"""the id of a row or a trace; of a row without one, the number of its line."""
+
+
 def secret_goes_with_uri(place: Any) -> Any:
     """Check a model with ``uri`` and ``secret_ref``, the credentials for it."""
     if place.secret_ref is not None and place.uri is None:
@@ -61,6 +65,13 @@ class DataSource(Model):
     )
     pvc: ClaimPath | None = Field(default=None, description="A file on a PersistentVolumeClaim.")
     secret_ref: NameRef | None = Field(default=None, description="Secret with the credentials for uri.")
+    forgotten: tuple[RowId, ...] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=1000,
+        description="Ids of rows that the run learns without, as if they had never been. Those of train keep "
+        "their places in the order.",
+    )
 
     _secret_goes_with_uri = model_validator(mode="after")(secret_goes_with_uri)
 
@@ -88,6 +99,13 @@ class DataSplits(Model):
         "them.",
     )
     test: DataSource | None = Field(default=None, description="Rows scored once, at the very end.")
+
+    @property
+    def forgotten(self) -> tuple[str, ...]:
+        """What is learned without: rows of train by their ids, and those of heldOut marked as such, by a word
+        that no id holds. Test teaches nothing."""
+        held_out = self.held_out.forgotten if self.held_out is not None else None
+        return (*(self.train.forgotten or ()), *(f"heldOut {one}" for one in held_out or ()))
 
 
 class InitialPlaybook(Model):

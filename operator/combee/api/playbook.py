@@ -277,6 +277,11 @@ class Origin(Model):
         max_length=8,
         description="Digest of each split that it learned from or was scored on.",
     )
+    forgotten: tuple[Annotated[str, Strict(), Field(max_length=170)], ...] = Field(
+        default=(),
+        max_length=2000,
+        description="Rows that it was learned without: ids of train, and ids of heldOut after that word.",
+    )
     seed: Int | None = Field(default=None, ge=0, le=LARGEST_INT, description="The run's seed.")
     rollouts: Int | None = Field(default=None, ge=0, le=LARGEST_INT, description="Rollouts that it cost.")
     tokens: Int | None = Field(default=None, ge=0, le=LARGEST_INT, description="Tokens that it cost.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
 
 from combee.algo.membership import split_select_gate
@@ -14,7 +14,7 @@ from combee.errors import DataError, DataOverlapError, HeldOutMovedError, HeldOu
 from combee.names import COMPONENTS_KEY, LESSONS_FILE, LESSONS_MARK, PROMPT_KEY
 from combee.plan.state import DataFacts
 from combee.tasks.clusters import clusters_of, read_clustered
-from combee.tasks.dataset import MAX_ROW_BYTES, Dataset, overlap
+from combee.tasks.dataset import MAX_ROW_BYTES, Dataset, overlap, without
 from combee.tasks.protocol import Task
 from combee.tasks.traces import MAX_TRACE_BYTES, TracesTask
 
@@ -25,9 +25,16 @@ Secret = Mapping[str, str]
 
 
 def read_split(
-    task: Task, uri: str, secret: Secret | None = None, *, text: str | None = None, cluster_by: str = ""
+    task: Task,
+    uri: str,
+    secret: Secret | None = None,
+    *,
+    text: str | None = None,
+    cluster_by: str = "",
+    forgotten: Sequence[str] = (),
 ) -> Dataset:
-    """Return the rows of a file, with the clusters that the field ``cluster_by`` names where it is given.
+    """Return the rows of a file, ``without`` those that are forgotten, with the clusters that the field
+    ``cluster_by`` names where it is given.
 
     Raises DataError, NotAvailableError or TransientError with the reason.
     ``text``: what is in it, where that is known already; ``uri`` is only its name then. Recorded
@@ -35,9 +42,11 @@ def read_split(
     """
     if isinstance(task, TracesTask):
         lines = _lines(uri, MAX_TRACE_BYTES + 1, secret, text)
-        return task.read_recorded(lines, uri, Spool().keep)
+        return without(task.read_recorded(lines, uri, Spool().keep), forgotten, uri)
     lines = _lines(uri, MAX_ROW_BYTES, secret, text)
-    return read_clustered(task, cluster_by, lines, uri) if cluster_by else task.read_rows(lines, uri)
+    if cluster_by:
+        return read_clustered(task, cluster_by, lines, uri, forgotten)
+    return without(task.read_rows(lines, uri), forgotten, uri)
 
 
 def cluster_field(spec: TaskSpec, split: str) -> str:
@@ -88,7 +97,7 @@ def data_facts(splits: Mapping[str, Dataset], repeats: int = 1) -> DataFacts:
     )
     test = splits.get("test")
     return DataFacts(
-        train_rows=len(splits["train"].examples),
+        train_rows=splits["train"].places,
         select_rows=len(select),
         gate_rows=len(gate),
         test_rows=len(test.examples) if test else 0,

@@ -226,7 +226,8 @@ def read_splits(run: PromptLearningRun, task: Task, given: StandIns, base: Path)
     """Every split, read and checked. DataError when heldOut or test shares a row with train."""
     splits: dict[str, Dataset] = {}
     for name, source in sources(run).items():
-        read = partial(read_split, task, cluster_by=cluster_field(run.spec.task, name))
+        cluster_by, forgotten = cluster_field(run.spec.task, name), source.forgotten or ()
+        read = partial(read_split, task, cluster_by=cluster_by, forgotten=forgotten)
         if name in given.data:
             splits[name] = read(_local_copy(name, given))
         elif name in given.beside:

@@ -43,11 +43,15 @@ class FactSet:
         )
 
 
+_LAST = ("run", "forgotten")
+"""The fields that are left out where they say nothing."""
+
+
 def rows_of(facts: Iterable[Any]) -> list[list[Any]]:
-    """Return each fact's fields, in order, without the ``run`` of this run's own facts. Not ``astuple``: it
-    would deep-copy every one of them."""
+    """Return each fact's fields, in order, without the ``run`` of this run's own facts and without what was
+    not ``forgotten``. Not ``astuple``: it would deep-copy every one of them."""
     return [
-        [value for field in fields(fact) if (value := getattr(fact, field.name)) or field.name != "run"]
+        [value for field in fields(fact) if (value := getattr(fact, field.name)) or field.name not in _LAST]
         for fact in sorted(facts)
     ]
 

@@ -23,7 +23,8 @@ def _ace(spec: RunSpec | None) -> Method[Any]:
 
     if spec is None:
         return AceMethod()
-    return AceMethod(reasoning=spec.method.reasoning, tell_refused=spec.method.tell_refused)
+    method, forgotten = spec.method, spec.task.data.forgotten
+    return AceMethod(reasoning=method.reasoning, tell_refused=method.tell_refused, forgotten=forgotten)
 
 
 def _gepa(spec: RunSpec | None) -> Method[Any]:

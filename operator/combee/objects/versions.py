@@ -65,6 +65,8 @@ def _origin(run: PromptLearningRun, memory: Memory) -> Object:
         "failureCost": stakes.failure_cost,
     }
     origin |= {name: value for name, value in named.items() if value}
+    if run.spec.task.data.forgotten:
+        origin["forgotten"] = list(run.spec.task.data.forgotten)
     if run.spec.task.rubric is not None:
         origin["rubric"] = {"criteria": list(run.spec.task.rubric.criteria)}
     if best is not None and best.iteration >= 0:

@@ -35,7 +35,7 @@ class Versions:
 
     async def started(self, run: PromptLearningRun, owner: Owner, memory: Memory) -> Memory:
         """Return the memory with the version that learning starts from: the active one when the run is first
-        seen."""
+        seen. One that may hold what the run forgets is not started from."""
         initial, playbook = run.spec.task.initial_playbook, run.spec.playbook_ref
         if initial is None or not initial.active_version or playbook is None or memory.start is not None:
             return memory
@@ -43,7 +43,8 @@ class Versions:
         raw_playbook = await self.kube.get(names.PLAYBOOK_KIND, owner.namespace, playbook.name)
         digest = serving(Wanted.of(raw_playbook or {}), versions)
         active = next((version for version in versions if version.digest == digest), None)
-        if active is None:
+        forgotten = {*run.spec.task.data.forgotten}
+        if active is None or not forgotten <= active.forgotten:
             return replace(memory, start=Start())
         digests = active.content_digests
         start = Start(active.digest, active.config_map, digests, _key_in(run, digests))

@@ -33,6 +33,7 @@ class DataFacts:
     """What ``profile`` found and pinned."""
 
     train_rows: int
+    """with the places of rows that are forgotten."""
     select_rows: int
     gate_rows: int
     test_rows: int

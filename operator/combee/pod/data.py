@@ -61,9 +61,10 @@ class PodData:
 
     def _read_split(self, name: str) -> Dataset:
         _refuse_foreign(self.pod, name)
-        uri, secret = _place(self.pod, name, sources(self.pod.run)[name])
-        spec = self.pod.spec.task
-        return read_split(task_of(spec), uri, secret, cluster_by=cluster_field(spec, name))
+        source, spec = sources(self.pod.run)[name], self.pod.spec.task
+        uri, secret = _place(self.pod, name, source)
+        field, forgotten = cluster_field(spec, name), source.forgotten or ()
+        return read_split(task_of(spec), uri, secret, cluster_by=field, forgotten=forgotten)
 
 
 def initial_playbook(pod: Pod) -> str:

@@ -13,17 +13,20 @@ from dataclasses import replace
 
 from combee.errors import DataError
 from combee.records import Example
-from combee.tasks.dataset import Dataset, id_of
+from combee.tasks.dataset import Dataset, id_of, without
 from combee.tasks.protocol import Task
 
 _DIGITS = 16
 
 
-def read_clustered(task: Task, field: str, lines: Iterable[bytes], where: str) -> Dataset:
-    """Return the task's rows with their clusters. Raises DataError, as the task does, and for a row whose
-    field is no text and no whole number, or which the task knows by another id than its own."""
+def read_clustered(
+    task: Task, field: str, lines: Iterable[bytes], where: str, forgotten: Iterable[str] = ()
+) -> Dataset:
+    """Return the task's rows with their clusters, ``without`` those that are forgotten. Raises DataError, as
+    the task does, and for a row whose field is no text and no whole number, or which the task knows by
+    another id than its own."""
     names: dict[str, str] = {}
-    rows = task.read_rows(_named(lines, field, names), where)
+    rows = without(task.read_rows(_named(lines, field, names), where), forgotten, where)
     lost = [example.id for example in rows.examples if example.id not in names]
     if lost:
         raise DataError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, NoReturn
 
@@ -40,7 +40,8 @@ class Dataset:
 
     ``digest`` (sha256 hex) covers ids, contents and order, and clusters where rows have them; ``warnings``
     are sentences for people; ``recordings`` load, by example id, the recordings of examples that need no
-    rollout; ``labelled`` are answers of other times that people scored.
+    rollout; ``labelled`` are answers of other times that people scored; ``forgotten`` are ids of rows that
+    keep their places in the order and are never worked.
     """
 
     examples: tuple[Example, ...]
@@ -48,6 +49,12 @@ class Dataset:
     warnings: tuple[str, ...] = ()
     recordings: Mapping[str, Load] = field(default_factory=dict, hash=False, compare=False, repr=False)
     labelled: tuple[Labelled, ...] = field(default=(), repr=False)
+    forgotten: tuple[str, ...] = ()
+
+    @property
+    def places(self) -> int:
+        """The examples of an epoch, with the places of those that are forgotten."""
+        return len(self.examples) + len(self.forgotten)
 
 
 def content_digest(model_input: str, target: str) -> str:
@@ -66,6 +73,30 @@ def dataset_digest(examples: Iterable[Example], labelled: Iterable[Labelled] = (
     for one in labelled:
         digest.update(json.dumps([one.example.digest, one.answer, one.label]).encode("ascii"))
     return digest.hexdigest()
+
+
+def without(rows: Dataset, forgotten: Iterable[str], where: str) -> Dataset:
+    """Return rows, which have no clusters yet, as if those of these ids had never been there, and with the
+    places of these ids. Whether the rows still are in the data makes no difference. Raises DataError where
+    none is left."""
+    ids = sorted(set(forgotten))
+    if not ids:
+        return rows
+    gone = {example.digest for example in rows.examples if example.id in ids}
+    examples = tuple(example for example in rows.examples if example.digest not in gone)
+    labelled = tuple(
+        one for one in rows.labelled if one.example.id not in ids and one.example.digest not in gone
+    )
+    if not examples:
+        raise DataError("every row of it is forgotten", where=where, fix="Give other rows, too")
+    return replace(
+        rows,
+        examples=examples,
+        digest=dataset_digest(examples, labelled),
+        recordings={example.id: rows.recordings[example.id] for example in examples if rows.recordings},
+        labelled=labelled,
+        forgotten=tuple(ids),
+    )
 
 
 def id_of(value: Any) -> str:

@@ -144,7 +144,8 @@ class _Serial:
         """The rows answered wrong and learned from while no text differed from the start's; else 0."""
         if len(set(self.texts)) > 1:
             return 0
-        return sum(not one.counts["correct"] and not one.counts["failed"] for one in self.finished)
+        counts = (one.counts for one in self.finished)
+        return sum(one["examples"] > one["correct"] + one["failed"] for one in counts)
 
     async def begin(self, context: WorkContext, profile: StepSummary) -> None:
         """Put down the start of the curve, which profile scored; an earlier version left no scores."""
@@ -156,7 +157,7 @@ class _Serial:
 
     async def learn(self, context: WorkContext, headroom: Headroom) -> None:
         """Learn and score in turns until the curve is level or another turn would take too much."""
-        rows = len((await context.data.train()).examples)
+        rows = (await context.data.train()).places
         cap = self.shape.no_go_rollouts
         while self.examples < rows:
             until = min(self.examples + self.shape.every, rows)

@@ -193,7 +193,7 @@ async def _known(
 
 
 async def _ends_epoch(context: WorkContext, plan: IterationPlan) -> bool:
-    return plan.offset + plan.batch_size >= len((await context.data.train()).examples)
+    return plan.offset + plan.batch_size >= (await context.data.train()).places
 
 
 async def _without_harm(

@@ -39,11 +39,11 @@ async def headroom_of(
         context.progress.advance()
         return learnt
 
-    answered = await pooled(list(enumerate(examples)), learned, width=context.concurrency)
+    answered = await pooled(list(examples.items()), learned, width=context.concurrency)
     refuse_a_bad_day([trajectory.error for trajectory, _ in answered], "train rows", "headroom")
     good = [
         (example, trajectory, reflection)
-        for example, (trajectory, reflection) in zip(examples, answered, strict=True)
+        for example, (trajectory, reflection) in zip(examples.values(), answered, strict=True)
         if not trajectory.error
     ]
     # Of fractions every answer that is not perfect can become better; else those can that are wrong.

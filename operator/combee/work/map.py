@@ -6,7 +6,7 @@ A shard leaves ``trajectories`` and ``reflections`` (JSON lines, in the batch's 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from combee.algo.lengths import longest_first
@@ -25,27 +25,29 @@ from combee.work.rollouts import expected_tokens, refuse_a_bad_day
 from combee.work.variants import dealt_to, name_of, signed
 
 
-async def members(context: WorkContext, plan: IterationPlan) -> list[Example]:
-    """Return the batch of an iteration, in order: a pure function of the plan and the data."""
+async def members(context: WorkContext, plan: IterationPlan) -> dict[int, Example]:
+    """Return the batch of an iteration by position, in order: a pure function of the plan and the data. At
+    the position of a forgotten row there is none."""
     train = await context.data.train()
     by_id = {example.id: example for example in train.examples}
     ids = batch(
-        list(by_id),
+        [*by_id, *train.forgotten],
         seed=plan.seed,
         epoch=plan.epoch,
         offset=plan.offset,
         size=plan.batch_size,
         in_order=plan.in_order,
     )
-    return [by_id[example_id] for example_id in ids]
+    return {position: by_id[one] for position, one in enumerate(ids) if one in by_id}
 
 
-def dealt(batch_members: list[Example], plan: IterationPlan) -> list[list[int]]:
+def dealt(batch_members: Mapping[int, Example], plan: IterationPlan) -> list[list[int]]:
     """Return the batch's positions by shard, balanced by tokens, in each the longest first: a pure function
     of the plan and the data."""
-    tokens = list(map(expected_tokens, batch_members))
+    positions, tokens = list(batch_members), list(map(expected_tokens, batch_members.values()))
     parts = shards(tokens, plan.shards)
-    return [[part[place] for place in longest_first([tokens[one] for one in part])] for part in parts]
+    longest = ([part[place] for place in longest_first([tokens[one] for one in part])] for part in parts)
+    return [[positions[one] for one in part] for part in longest]
 
 
 async def help_others(

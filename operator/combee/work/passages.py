@@ -42,6 +42,11 @@ async def start_of(context: WorkContext, train: str) -> Any:
     if not text:
         return method.empty()
     artifact = method.started(text, train=train)
+    if context.spec.task.data.forgotten and artifact == method.empty():
+        context.progress.note(
+            "task.initialPlaybook is not started from: not all runs behind it learned without the rows that "
+            "are forgotten here"
+        )
     inherited = method.inherited(artifact)
     if not inherited:
         return artifact

@@ -70,7 +70,7 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
             "engine": engine_digest(context.spec),
         },
         counts={
-            "train": len(splits["train"].examples),
+            "train": splits["train"].places,
             "select": len(select),
             "gate": len(gate),
             **_look(context, gate),

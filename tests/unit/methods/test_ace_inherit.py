@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.errors import DataError
-from combee.methods.ace import inherit
+from combee.methods.ace import AceMethod, inherit
 from combee.methods.ace.change import with_verdicts
 from combee.methods.ace.entries import entry_digest
 from combee.methods.ace.facts import facts_of, section_of
@@ -272,3 +272,36 @@ def test_what_an_earlier_run_retired_is_decided_anew_where_this_one_asks_for_it(
     assert to_replay(won, trajectories=ran, readers=readers) == []
     spoilt = won.join(Ledger(harms=frozenset({Harm(DIGEST, "9")})))
     assert RULE not in playbook(spoilt).text, "what this run finds counts"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "taken"),
+    [
+        ((), (), True),
+        (("17",), (), True),
+        (("17", "heldOut 4"), ("17",), True),
+        ((), ("17",), False),
+        (("17",), ("17", "18"), False),
+        (("17",), ("heldOut 17",), False),
+    ],
+)
+def test_a_ledger_is_taken_where_all_its_runs_learned_without_what_is_forgotten(
+    before: tuple[str, ...], now: tuple[str, ...], taken: bool
+) -> None:
+    """Another run before it that did not say so makes it none, whoever supports what."""
+    first = AceMethod(forgotten=before)
+    text = first.handed_on(learned("40@1"), playbook(learned()), by="first", train="ab" * 32).decode()
+    assert (AceMethod(forgotten=now).started(text, train="cd" * 32) == Ledger()) is not taken
+    line = first.started(text, train="cd" * 32)
+    last = AceMethod(forgotten=now).handed_on(line, playbook(line), by="last", train="cd" * 32).decode()
+    assert (AceMethod(forgotten=now).started(last, train="ef" * 32) == Ledger()) is not taken
+
+
+def test_a_ledger_of_a_run_that_nothing_is_known_of_is_not_taken_to_forget() -> None:
+    as_stored = learned().to_json().decode()
+    assert AceMethod(forgotten=["40"]).started(as_stored, train="cd" * 32) == Ledger()
+    assert ACE.started(as_stored, train="cd" * 32) != Ledger()
+
+
+def test_runs_that_forget_nothing_are_named_as_they_always_were() -> None:
+    assert json.loads(handed(learned()))["runs"] == [[1, "first-3fa9c1d2", "ab" * 4]]

@@ -113,3 +113,27 @@ def test_where_none_was_active_it_starts_from_nothing(run: PromptLearningRun) ->
 
 def test_a_run_that_starts_from_something_else_stays_as_it_is(run: PromptLearningRun) -> None:
     assert with_start(run, Memory()) is run
+
+
+@pytest.mark.parametrize(
+    ("before", "taken"), [((), False), (("heldOut 5",), False), (("5",), True), (("5", "17"), True)]
+)
+async def test_a_version_that_may_hold_what_is_forgotten_is_not_started_from(
+    run: PromptLearningRun, before: tuple[str, ...], taken: bool
+) -> None:
+    """So it is not its parent either: what it scored says nothing of a gain over it."""
+    plain = run.dump()
+    plain["spec"]["task"]["data"]["train"]["forgotten"] = ["5"]
+    run = parse_run(plain, "")
+    spec = {
+        "playbookRef": run.spec.playbook_ref.dump() if run.spec.playbook_ref else {},
+        "digest": "a" * 64,
+        "decision": "Promote",
+        "configMapName": "formula-a",
+        "origin": {"forgotten": list(before)},
+    }
+    kube: Any = FakeKube()
+    await kube.create({"kind": "PlaybookVersion", "metadata": {"name": "formula-a"}, "spec": spec})
+    memory = await Versions(kube).started(run, Owner("formula", "team", "u"), Memory())
+    assert memory.start is not None and bool(memory.start.digest) is taken
+    assert (with_start(run, memory).spec.task.initial_playbook is not None) is taken

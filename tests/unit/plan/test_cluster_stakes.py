@@ -71,3 +71,16 @@ def test_a_version_keeps_the_rubric_that_it_was_learned_by() -> None:
     assert (
         "rubric" not in version_object(run_of(SPEC), Owner("f", "t", "u"), memory(STOPPED))["spec"]["origin"]
     )
+
+
+def test_a_version_says_what_it_was_learned_without() -> None:
+    data = TASK["data"]
+    data = {name: {**one, "forgotten": ["5"]} for name, one in data.items()}
+    spec = spec_of(task={**TASK, "data": data}, playbookRef={"name": "formula"})
+    made = version_object(run_of(spec), Owner("formula", "team", "3fa9c1d2"), memory(STOPPED))
+    read = Origin.model_validate({**made["spec"]["origin"], "dataDigests": {}})
+    assert read.forgotten == ("5", "heldOut 5")
+    assert (
+        "forgotten"
+        not in version_object(run_of(SPEC), Owner("f", "t", "u"), memory(STOPPED))["spec"]["origin"]
+    )

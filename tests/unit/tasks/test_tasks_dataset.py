@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.errors import CombeeError, DataError
-from combee.tasks.dataset import MAX_ROW_BYTES, add_each, content_digest, overlap, read_jsonl
+from combee.tasks.dataset import MAX_ROW_BYTES, add_each, content_digest, overlap, read_jsonl, without
 from combee.tasks.formula import FormulaTask
 
 DATA = Path(__file__).parents[3] / "examples" / "data" / "formula"
@@ -230,3 +230,23 @@ def test_any_bytes_are_read_or_refused(lines: list[bytes]) -> None:
         assert "\n" not in str(error)
     else:
         assert len({e.id for e in data.examples}) == len(data.examples) > 0
+
+
+def test_a_forgotten_row_leaves_its_place_and_nothing_else() -> None:
+    lines = [row("a"), row("b", "2.0"), row("c", "3.0")]
+    there = without(read(*lines), ["2"], "train.jsonl")
+    assert there == without(read(lines[0], b"\n", lines[2]), ["2"], "train.jsonl")
+    assert ([one.id for one in there.examples], there.forgotten, there.places) == (["1", "3"], ("2",), 3)
+    assert without(read(*lines), (), "train.jsonl") == read(*lines) and there.digest != read(*lines).digest
+
+
+def test_labels_of_a_forgotten_row_go_with_it() -> None:
+    labelled = [row(f"q{n}", answer="1", label=1, id=f"x{n}") for n in (1, 2)]
+    rows = read_jsonl([*labelled, row("q1", answer="2", label=0)], where="train.jsonl", with_labels=True)
+    assert [one.example.id for one in without(rows, ["x1"], "train.jsonl").labelled] == ["x2"]
+    assert [one.example.id for one in without(rows, ["3"], "train.jsonl").labelled] == ["x1", "x2"]
+
+
+def test_of_all_rows_some_must_stay() -> None:
+    with pytest.raises(DataError, match="every row of it is forgotten"):
+        without(read(row("a")), ["1"], "train.jsonl")

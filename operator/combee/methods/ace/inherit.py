@@ -12,13 +12,16 @@ everywhere, and stay.
 where a ledger has over ``MOST_BYTES``, what older examples than the newest say of an entry
 (``MOST_EXAMPLES``), then entries that are not in the playbook, those first of which nothing was heard for
 longest, and last those that what is in the playbook rests on.
+
+**What is forgotten.** Each run is named with what it learned without. A run that is to learn without a row
+takes a ledger only where all of its runs did: what else it says may come from that row, whoever supports it.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import fields, replace
 from itertools import chain
 from typing import Any
@@ -43,8 +46,11 @@ SPLIT_DIGITS = 8
 """of the digest of a train split, which tell the examples of one file from those of another."""
 
 
-def handed_on(artifact: Ledger, rendered: Rendered, *, by: str, train: str) -> bytes:
-    """Return what the next run starts from. ``by``: this run's name; ``train``: its train split's digest."""
+def handed_on(
+    artifact: Ledger, rendered: Rendered, *, by: str, train: str, forgotten: Sequence[str] = ()
+) -> bytes:
+    """Return what the next run starts from. ``by``: this run's name; ``train``: its train split's digest;
+    ``forgotten``: what it learned without."""
     number = max((run.number for run in artifact.runs), default=0) + 1
     split = train[:SPLIT_DIGITS]
 
@@ -56,15 +62,16 @@ def handed_on(artifact: Ledger, rendered: Rendered, *, by: str, train: str) -> b
     ledger = replace(
         ledger,
         votes=frozenset(vote for vote in ledger.votes if vote.run > number - VOTING_RUNS),
-        runs=artifact.runs | {Run(number, by, split)},
+        runs=artifact.runs | {Run(number, by, split, tuple(sorted(forgotten)))},
     )
     return _within(ledger, {*rendered.included}).to_json()
 
 
-def started(text: str, *, train: str) -> Ledger:
+def started(text: str, *, train: str, forgotten: Sequence[str] = ()) -> Ledger:
     """Return the ledger that a run starts from: that of an earlier run where ``text`` is one, else that of
-    the playbook which a person wrote. ``train``: the digest of this run's train split. Raises DataError for a
-    ledger that no run wrote, and for the artifact of another method."""
+    the playbook which a person wrote. ``train``: the digest of this run's train split. The ledger is empty
+    where what is ``forgotten`` may be in that of the earlier run. Raises DataError for a ledger that no run
+    wrote, and for the artifact of another method."""
     body = _object_in(text)
     if "version" not in body:
         return initial(text)
@@ -77,6 +84,9 @@ def started(text: str, *, train: str) -> Ledger:
         # As it stands in a store, of a run that nothing is known of.
         unknown = digest_of(text)
         ledger = from_json(handed_on(ledger, Rendered("", 0, tuple(ledger.texts)), by="", train=unknown))
+    vouched = [{*run.forgotten} for run in ledger.runs]
+    if forgotten and not (vouched and {*forgotten} <= set.intersection(*vouched)):
+        return Ledger()
     mark = f"#{train[:SPLIT_DIGITS]}"
     return _mapped(ledger, lambda fact: _renamed(fact, lambda one: one.removesuffix(mark)))
 
@@ -111,17 +121,25 @@ def _is_sound(ledger: Ledger) -> bool:
     ):
         return False
     runs = range(1, len(ledger.runs) + 1)
-    controls = (verdict.controls for verdict in ledger.verdicts)
+    names = (verdict.controls for verdict in ledger.verdicts), (run.forgotten for run in ledger.runs)
     return (
         sorted(run.number for run in ledger.runs) == [*runs]
         and all(fact.run == 0 or fact.run in runs for fact in facts)
         and all(normalise_entry(entry.text) == entry.text for entry in ledger.entries)
         and all(section_key(support.section) == support.section for support in ledger.supports)
-        and all(isinstance(one, str) for one in chain(ledger.initial, *controls))
+        and all(isinstance(one, str) for one in chain(ledger.initial, *chain(*names)))
     )
 
 
-_KINDS = {"run": int, "number": int, "iteration": int, "harmed": int, "fixed": bool, "controls": tuple}
+_KINDS = {
+    "run": int,
+    "number": int,
+    "iteration": int,
+    "harmed": int,
+    "fixed": bool,
+    "controls": tuple,
+    "forgotten": tuple,
+}
 _FACTS = ("supports", "votes", "changes", "verdicts", "refusals", "harms")
 _ABOUT = {"changes": "base", "verdicts": "entry_digest", "refusals": "entry_digest"}
 """The field that says which entry a fact is about, where it is not ``entry``."""

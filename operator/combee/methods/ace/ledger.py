@@ -83,11 +83,13 @@ class Harm:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Run:
-    """An earlier run: its number from 1, later ones higher; its name; the digest of its train split."""
+    """An earlier run: its number from 1, later ones higher; its name; the digest of its train split; what it
+    learned without."""
 
     number: int
     name: str
     train: str
+    forgotten: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,5 +148,5 @@ def _ledger(body: dict[str, Any]) -> Ledger:
         refusals=frozenset(Refusal(*row) for row in body["refusals"]),
         initial=frozenset(body["initial"]),
         harms=frozenset(Harm(*row) for row in body.get("harms", ())),
-        runs=frozenset(Run(*row) for row in body.get("runs", ())),
+        runs=frozenset(Run(n, by, train, tuple(*gone)) for n, by, train, *gone in body.get("runs", ())),
     )

@@ -34,17 +34,17 @@ class AceMethod(Method[Ledger]):
 
     name = "ACE"
 
-    def __init__(self, *, reasoning: bool = True, tell_refused: bool = False) -> None:
+    def __init__(
+        self, *, reasoning: bool = True, tell_refused: bool = False, forgotten: Sequence[str] = ()
+    ) -> None:
         """``reasoning``: whether an agent writes its steps before its answer; ``tell_refused``: whether
-        leaves are told which entries lost their replays."""
-        self.reasoning, self.tell_refused = reasoning, tell_refused
+        leaves are told which entries lost their replays; ``forgotten``: what is learned without."""
+        self.reasoning, self.tell_refused, self.forgotten = reasoning, tell_refused, forgotten
 
     empty = staticmethod(Ledger)
     initial = staticmethod(change.initial)
-    started = staticmethod(inherit.started)
     inherited = staticmethod(inherit.inherited)
     from_json = staticmethod(ledger.from_json)
-    handed_on = staticmethod(inherit.handed_on)
     views = staticmethod(render.views)
     life = staticmethod(life.life)
     render = staticmethod(render.render)
@@ -68,6 +68,12 @@ class AceMethod(Method[Ledger]):
     served_text = staticmethod(prompts.served_text)
     lines_of = staticmethod(diff.lines_of)
     diff_texts = staticmethod(diff.diff_playbooks)
+
+    def started(self, text: str, *, train: str) -> Ledger:
+        return inherit.started(text, train=train, forgotten=self.forgotten)
+
+    def handed_on(self, artifact: Ledger, rendered: Rendered, *, by: str, train: str) -> bytes:
+        return inherit.handed_on(artifact, rendered, by=by, train=train, forgotten=self.forgotten)
 
     def working(
         self,

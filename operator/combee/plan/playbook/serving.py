@@ -52,6 +52,8 @@ class Version:
     """``status.refusedBy``: Decision, Rollback or Gates."""
     content_digests: Mapping[str, str] = field(default_factory=dict)
     """``spec.contentDigests``: key of the ConfigMap -> the digest of what was published."""
+    forgotten: frozenset[str] = frozenset()
+    """``spec.origin.forgotten``: what it was learned without, from the first run of its line on."""
 
     @classmethod
     def of(cls, version: Mapping[str, Any]) -> Version:
@@ -65,6 +67,7 @@ class Version:
             config_map=str(spec.get("configMapName") or ""),
             refused_by=str(status.get("refusedBy") or ""),
             content_digests=dict(spec.get("contentDigests") or {}),
+            forgotten=frozenset(map(str, (spec.get("origin") or {}).get("forgotten") or ())),
         )
 
     @property

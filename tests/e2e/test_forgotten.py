@@ -1,0 +1,65 @@
+"""``combee run`` that learns without rows which are forgotten (simulated model)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2e_support import ENDED, Manifest, Sim, combee
+
+pytestmark = pytest.mark.e2e
+
+Rows = Callable[[int], Path]
+BATCH = {"mode": "Fixed", "size": 12, "reason": "test"}
+LEARNED = ("prompt.md", "artifact.json", "lessons.md")
+
+
+def run(path: Path, train: Path, out: Path, sim: Sim) -> dict[str, bytes]:
+    """What a run on these rows leaves of what it learned."""
+    done = combee("run", "-f", path, "-o", out, "--engine", f"main={sim.url}", "--data", f"train={train}")
+    assert done.returncode in ENDED, done.stderr
+    return {name: (out / name).read_bytes() for name in LEARNED}
+
+
+def split(path: Path, *forgotten: str) -> dict[str, Any]:
+    return {"uri": str(path), **({"forgotten": list(forgotten)} if forgotten else {})}
+
+
+def blanked(path: Path, *lines: str) -> Path:
+    """A copy of a file in which these lines are blank, so that the others keep their numbers."""
+    rows = path.read_bytes().splitlines(keepends=True)
+    copy = path.with_name(f"{path.stem}-blanked.jsonl")
+    copy.write_bytes(b"".join(b"\n" if str(n) in lines else row for n, row in enumerate(rows, 1)))
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "size"),
+    [
+        pytest.param({"strategy": "ParallelScan"}, 12, id="group-by"),
+        pytest.param({"strategy": "ParallelScan", "merge": "Model"}, 12, id="tree"),
+        pytest.param({"strategy": "Summarize"}, 12, id="summaries"),
+        pytest.param({"strategy": "Sequential"}, 1, id="one at a time"),
+    ],
+)
+def test_a_forgotten_row_makes_no_difference(
+    quick: Sim,
+    manifest: Manifest,
+    rows: Rows,
+    few: Path,
+    tmp_path: Path,
+    aggregation: dict[str, Any],
+    size: int,
+) -> None:
+    """Whether it is in the file or not: no byte of what is learned comes from it."""
+    train = rows(36)
+    data = {"train": split(train, "5", "17"), "heldOut": split(few)}
+    path = manifest(
+        task={"type": "Formula", "data": data}, batching=BATCH | {"size": size}, aggregation=aggregation
+    )
+    there = run(path, train, tmp_path / "there", quick)
+    assert there == run(path, blanked(train, "5", "17"), tmp_path / "gone", quick)
+    assert json.loads(there["artifact.json"])["runs"][0][3] == ["17", "5"]
