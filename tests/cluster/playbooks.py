@@ -55,6 +55,7 @@ class Playbooks:
         held_out: str = HELD_OUT,
         parent: str = "",
         decision: str = "Auto",
+        models: dict[str, str] | None = None,
     ) -> str:
         """Make a version with its content as a run would; returns its digest."""
         digest = hashlib.sha256(text.encode()).hexdigest()
@@ -80,7 +81,7 @@ class Playbooks:
                     "rows": 100,
                 }
             }
-            spec["origin"] = {"dataDigests": {"heldOut": held_out}}
+            spec["origin"] = {"dataDigests": {"heldOut": held_out}, "models": models or {}}
         meta = {"name": name, "labels": version_labels(self.name)}
         config = {
             "apiVersion": "v1",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import pytest
 from cluster_tools import eventually
@@ -205,3 +206,25 @@ def test_a_playbook_that_cannot_be_read_says_so_and_keeps_what_is_active(
     there.cluster.kubectl("delete", "configmap", published_name(there.name, first), namespace=there.namespace)
     time.sleep(2)
     assert there.delivered() == (first, GOOD)
+
+
+def test_a_served_model_that_was_not_learned_with_is_a_condition(
+    there: Playbooks, operator: Operator
+) -> None:
+    def served(model: str) -> dict[str, Any]:
+        return {"gateway": {"upstream": {"url": "http://llm/v1", "model": model}}}
+
+    there.apply(delivery=served("large"))
+    active = there.version(GOOD, right=70, models={"task": "small"})
+    there.serves(active)
+
+    def told(reason: str) -> bool:
+        return there.condition("ServedAsLearned").get("reason") == reason
+
+    eventually("it is told", lambda: told("AnotherModel"))
+    condition = there.condition("ServedAsLearned")
+    print(condition["message"])
+    assert condition["status"] == "False" and "activeVersion" in condition["message"]
+    there.apply(delivery=served("small"))
+    eventually("it is over", lambda: told("SameModel"))
+    assert there.status()["activeDigest"] == active

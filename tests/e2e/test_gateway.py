@@ -281,6 +281,21 @@ def test_what_is_refused_never_reaches_the_upstream(
     assert shared.upstream.seen == []
 
 
+def test_only_the_stated_model_is_asked_once_a_model_is_stated(scene: Scene) -> None:
+    def state(body: dict[str, Any]) -> None:
+        body["spec"]["delivery"]["gateway"]["upstream"]["model"] = "small"
+
+    scene.api.edit("playbooks", "formula", state)
+    got = scene.refuses(400)
+    assert json.loads(got.body)["error"]["code"] == "another_model" and b"small" in got.body
+    asked = len(scene.upstream.seen)
+    assert scene.ask(body=b"{}").status == scene.ask(body=chat(model=None)).status == 400
+    assert len(scene.upstream.seen) == asked
+    assert scene.ask(body=chat(model="small")).digest == A
+    # No playbook is put in front of these, so nothing that was learned is at stake.
+    assert scene.ask(path="/formula/v1/embeddings").status == 200
+
+
 def test_a_large_body_without_a_length_is_refused_too(shared: Scene) -> None:
     parts = urlsplit(shared.gateway.url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=PATIENCE_SECONDS)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from e2e_support import ENDED, Manifest, Sim, combee, result_of
+from e2e_support import ENDED, MODEL, Manifest, Sim, Sims, combee, result_of
 
 from combee.methods.ace.ledger import Ledger, from_json
 from combee.plan.types import StepSummary
@@ -70,6 +70,27 @@ def test_a_run_starts_from_another_ones_ledger(
         sources = {fact.source.rpartition("@")[0] for fact in start.supports}
         assert sources and all("#" in source for source in sources), "lines of another file are others"
         assert not any(entry["verified"] == "initial" for entry in result_of(out)["entries"])
+
+
+def test_a_run_with_another_model_looks_first_at_what_the_first_one_replayed(
+    common: Sims, key: Path, manifest: Manifest, rows: Rows, few: Path, tmp_path: Path, first: Path
+) -> None:
+    other = common.shared("--key", key, "--time-scale", "0", "--served-model-name", "small")
+    data = {"train": {"uri": str(rows(40))}, "heldOut": {"uri": str(few)}}
+    task = {"type": "Formula", "data": data, "initialPlaybook": {"uri": str(first)}}
+    engines = [{"name": "main", "vllm": {"model": "small"}}]
+    path, out = manifest(name="small", task=task, batching=BATCH, engines=engines), tmp_path / "small"
+    done = combee("run", "-f", path, "-o", out, "--engine", f"main={other.url}")
+    assert done.returncode in ENDED, done.stderr
+    assert {run.model for run in start_of(out).runs} == {MODEL}
+    (warning,) = [one for one in result_of(out)["profile"]["start"].split(". ") if "another model" in one]
+    assert f"({MODEL})" in warning and "(small)" in warning
+    assert warning in " ".join(done.stdout.split()) and warning in (out / "report.md").read_text()
+    looked_at = [one.entry_digest for one in last_of(out).verdicts if one.run == 0]
+    replayed = {one.entry_digest for one in start_of(out).verdicts}
+    assert replayed & {*looked_at}
+    models = {run.number: run.model for run in artifact_of(out).runs}
+    assert models == {1: MODEL, 2: "small"}
 
 
 def test_an_entry_tells_its_life_from_the_folder_of_its_run(first: Path) -> None:

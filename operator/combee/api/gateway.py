@@ -17,15 +17,27 @@ from combee.api.common import (
     Model,
     NameRef,
     SecretKeyRef,
+    Str,
     refuse,
 )
 from combee.api.stores import Store, default_store
+
+LONGEST_MODEL = 253
+"""Characters of a model's name in a version; a longer one is cut."""
 
 
 class Upstream(Model):
     """The OpenAI-compatible API that requests are passed on to."""
 
     url: EndpointUrl = Field(max_length=2000, description="Base address of the API, usually ending in /v1.")
+    model: Str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=LONGEST_MODEL,
+        description="The model that services ask, as this API names it. Chat requests that name another one "
+        "are refused, and the condition ServedAsLearned compares it with the active version's task model. "
+        "Absent: requests may name any.",
+    )
     api_key_secret_ref: SecretKeyRef | None = Field(
         default=None, description="The API key; clients never see it. Absent: none is sent."
     )

@@ -25,7 +25,7 @@ from combee.api.common import (
     Words,
     refuse,
 )
-from combee.api.gateway import Gateway
+from combee.api.gateway import LONGEST_MODEL, Gateway
 from combee.api.metric import Rubric
 from combee.api.objectmeta import ObjectMeta
 from combee.api.playbook_status import PlaybookStatus, VersionStatus
@@ -256,10 +256,6 @@ class GateScore(Model):
     discordant: Int | None = Field(
         default=None, ge=0, le=LARGEST_INT, description="Examples on which the two differ."
     )
-
-
-LONGEST_MODEL = 253
-"""Characters of a model's name in a version; a longer one is cut."""
 
 
 class Origin(Model):

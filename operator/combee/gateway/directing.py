@@ -213,6 +213,7 @@ class Director:
             upstream=str(upstream.get("url") or "").rstrip("/"),
             upstream_key=upstream_key,
             allowed=self._check(name, gateway.get("keys") or {}),
+            model=str(upstream.get("model") or ""),
             limits=_limits(gateway["limits"]),
             mirroring=self._mirroring(name, wish, served, entries),
             problem=problem,

@@ -206,7 +206,7 @@ class Gateway:
         body = exchange.body
         if exchange.path == CHAT:
             exchange.served = route.served
-            body = changed(body, exchange.served.preface, hold)
+            body = changed(body, exchange.served.preface, hold, route.model)
             self._sample(exchange)
         exchange.body = b""
         exchange.asked_at = time.perf_counter()

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from combee.gateway.asgi import Receive, Send
 from combee.gateway.room import COPIES, EACH, Hold, Room, working
-from combee.work.traffic.rewrite import Preface, with_preface
+from combee.work.traffic.rewrite import Preface, model_of, with_preface
 
 CHAT = "/v1/chat/completions"
 PASSED = {CHAT: "POST", "/v1/completions": "POST", "/v1/embeddings": "POST", "/v1/models": "GET"}
@@ -62,11 +62,14 @@ def take(hold: Hold, size: int) -> None:
         raise Refusal(503, NO_MEMORY, "Too much is under way at once.", **RETRY)
 
 
-def changed(body: bytes, preface: Preface, hold: Hold) -> bytes:
-    """Return the body with the playbook in front of its messages."""
-    working_bytes = working(body) if preface and len(body) > EACH else 0
+def changed(body: bytes, preface: Preface, hold: Hold, model: str = "") -> bytes:
+    """Return the body with the playbook in front of its messages. Raises Refusal where it names another model
+    than ``model``; an empty one allows any."""
+    working_bytes = working(body) if (preface or model) and len(body) > EACH else 0
     take(hold, len(preface) + working_bytes)
     try:
+        if model and model_of(body) != model:
+            raise Refusal(400, "another_model", f"This Playbook is served with the model {model}.")
         return with_preface(body, preface)
     except ValueError:
         raise Refusal(400, "invalid_json", "The body is not a JSON object.") from None

@@ -79,6 +79,8 @@ class Route:
     """why the Playbook cannot be served, for the log; empty when it can."""
     page: bool = False
     """whether the page shows this Playbook."""
+    model: str = ""
+    """the only model that chat requests may name; empty: any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,11 @@ class Method(ABC, Generic[A]):
         checked once more. What the user gave is none of them."""
         return ()
 
+    def start_note(self, artifact: A, rendered: Rendered) -> str:
+        """Return what a person should know of what ``started`` gave, in a sentence without its words; by
+        default nothing. ``rendered``: what models are shown of it."""
+        return ""
+
     @abstractmethod
     def from_json(self, data: bytes) -> A:
         """Read an artifact back from ``Artifact.to_json``. Raises DataError for anything else."""

@@ -23,8 +23,12 @@ def _ace(spec: RunSpec | None) -> Method[Any]:
 
     if spec is None:
         return AceMethod()
-    method, forgotten = spec.method, spec.task.data.forgotten
-    return AceMethod(reasoning=method.reasoning, tell_refused=method.tell_refused, forgotten=forgotten)
+    return AceMethod(
+        reasoning=spec.method.reasoning,
+        tell_refused=spec.method.tell_refused,
+        model=spec.model_name("task") if "task" in spec.roles_in_use() else "",
+        forgotten=spec.task.data.forgotten,
+    )
 
 
 def _gepa(spec: RunSpec | None) -> Method[Any]:

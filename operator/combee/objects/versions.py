@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from combee import names
-from combee.api.playbook import LONGEST_MODEL
+from combee.api.gateway import LONGEST_MODEL
 from combee.api.run import PromptLearningRun
 from combee.objects.meta import labels_of
 from combee.objects.types import Object

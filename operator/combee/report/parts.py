@@ -226,8 +226,9 @@ class StepRecord(Model):
     stages: tuple[StageTime, ...] = ()
     faults: Faults = Faults()
     start: str = ""
-    """Of a profile whose questions are all right or all wrong: what is probably the matter, and what to do.
-    ``start.md`` in the run's folder of the store shows three of them."""
+    """Of a profile: how many entries of the start another model replayed; where its questions are all right
+    or all wrong, what is probably the matter and what to do. ``start.md`` in the run's folder of the store
+    shows three of these."""
     calibration: str = ""
     """Of a profile whose answers an evaluator scored: how its scores compare with people's or a referee's."""
     scorer: str = ""

@@ -13,6 +13,7 @@ from typing import Any
 from combee.algo.calibration import Calibration
 from combee.algo.clusters import by_cluster
 from combee.algo.tokens import estimate_tokens
+from combee.methods.protocol import Rendered
 from combee.plan.engine import engine_digest
 from combee.plan.types import Step, StepSummary
 from combee.records import Example, Shown, Trajectory
@@ -49,7 +50,7 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
     await check_opinion(context)
     select, gate = await held_out_split(context)
     artifact = await _start_of(context, splits["train"].digest)
-    rendered = context.rendered(artifact)
+    rendered, stale = _rendered(context, artifact)
     asker = context.asker()
     answered, waves = await _waves(context, asker, select, rendered.shown)
     refuse_a_bad_day([trajectory.error for trajectory in answered], "rollouts", step.name)
@@ -64,7 +65,7 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
         outputs={
             "artifact": await context.store.aput_blob(artifact.to_json()),
             "calls": await context.store.aput_blob(asker.encode()),
-            "record": await put_json(context, _record(context, asker, why, opinion, bounded)),
+            "record": await put_json(context, _record(context, asker, [stale, why], opinion, bounded)),
             "scores": await put_json(context, scores),
             **{name: split.digest for name, split in splits.items()},
             "engine": engine_digest(context.spec),
@@ -118,12 +119,13 @@ async def _opinions(
 
 
 def _record(
-    context: WorkContext, asker: Asker, start: str, opinion: Calibration | None, bounded: Bounded
+    context: WorkContext, asker: Asker, start: list[str], opinion: Calibration | None, bounded: Bounded
 ) -> dict[str, Any]:
     """Return what the report shows of profile."""
     compared = str(opinion) if opinion else ""
     met = happened({PROFILE.name: asker.rows}, context.slots)
-    return {**met, **asker.counts(), "start": start, "calibration": compared, "scorer": bounded.words}
+    words = ". ".join(filter(None, start))
+    return {**met, **asker.counts(), "start": words, "calibration": compared, "scorer": bounded.words}
 
 
 async def _splits(context: WorkContext) -> dict[str, Dataset]:
@@ -131,6 +133,15 @@ async def _splits(context: WorkContext) -> dict[str, Dataset]:
     data = context.data
     named = {"train": await data.train(), "heldOut": await data.held_out(), "test": await data.test()}
     return {name: split for name, split in named.items() if split is not None}
+
+
+def _rendered(context: WorkContext, artifact: Any) -> tuple[Rendered, str]:
+    """Return what models are shown of the start, and what the method says of it, which is told, too."""
+    rendered = context.rendered(artifact)
+    note = context.method.start_note(artifact, rendered)
+    if note:
+        context.progress.note(note)
+    return rendered, note
 
 
 async def _note_passages(context: WorkContext, text: str) -> None:

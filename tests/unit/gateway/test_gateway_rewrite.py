@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from combee.api.method_options import Retrieval
 from combee.errors import UserError
 from combee.methods.ace import AceMethod
-from combee.work.traffic.rewrite import Chosen, encoded, preface_of, with_preface
+from combee.work.traffic.rewrite import Chosen, encoded, model_of, preface_of, with_preface
 
 PREFACE = '# PLAYBOOK\n\n- [r-1] say "yes" \\ to 日本 \u2028 \x00'
 USER = {"role": "user", "content": "2+2"}
@@ -177,3 +177,27 @@ def test_budgets_that_cannot_be_read_are_told() -> None:
 
 def test_without_a_playbook_nothing_is_read() -> None:
     assert with_preface(b"anything", "") == b"anything"
+
+
+MODELS: dict[str, tuple[bytes, str | None]] = {
+    "named": (b'{"messages": [], "model": "org/small"}', "org/small"),
+    "named twice": (b'{"model": "small", "model": "large"}', "large"),
+    "named deeper only": (b'{"metadata": {"model": "small"}}', ""),
+    "escaped": (b'{"mod\\u0065l": "sm\\u0061ll"}', "small"),
+    "no text": (b'{"model": ["small"]}', ""),
+    "none": (b"{}", ""),
+    "no object": (b'["model"]', None),
+    "no UTF-8": (b'{"model": "\xff"}', None),
+    "more than an object": (b'{"model": "small"} {}', None),
+    "too deep": (b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", None),
+}
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_the_model_that_a_request_names(case: str) -> None:
+    body, expected = MODELS[case]
+    if expected is None:
+        with pytest.raises(ValueError):
+            model_of(body)
+    else:
+        assert model_of(body) == expected

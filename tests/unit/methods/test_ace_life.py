@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from ace_makers import ACE, add, change, learn, playbook, reflection
 
+from combee.methods.ace import AceMethod
 from combee.methods.ace.change import with_verdicts
 from combee.methods.ace.entries import entry_digest
 from combee.methods.ace.ledger import Harm, Ledger
@@ -51,6 +52,13 @@ def test_a_life_over_three_runs() -> None:
     assert (life.shown, life.left_out, life.won, life.lost) == (False, "replay", 1, 2)
     assert (life.helpful, life.harmful, life.sources) == (1, 0, ("a-1@0", "b-3@0"))
     assert said(told(third, entry_digest(BETTER)))[-1][3] == f"made from {life.id} by example c-4"
+
+
+def test_a_replay_says_which_model_answered() -> None:
+    ledger = with_verdicts(learn(add(RULE, "a-1@0")), [Verdict(DIGEST, "a-1@0", True, 0)])
+    handed_on = AceMethod(model="small").handed_on(ledger, playbook(ledger), by="first", train="ab" * 32)
+    told_of = told(ACE.started(handed_on.decode(), train="cd" * 32))
+    assert [one.words for one in told_of.events][-1] == "replayed on example a-1: won, with small"
 
 
 def test_the_ledgers_of_a_run_tell_the_iteration_of_what_no_source_dates() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from ace_makers import ACE, add, learn, playbook, trajectory, why_left_out
 
+from combee.methods.ace import AceMethod
 from combee.methods.ace.change import with_verdicts
 from combee.methods.ace.entries import entry_digest
 from combee.methods.ace.ledger import Ledger
@@ -22,16 +24,16 @@ Model = Callable[[str, bool, int], bool]
 """(example, whether the rule is on the page, repeat) -> whether it is answered right."""
 
 
-def inherited(*texts: str, run: str = "first") -> Ledger:
+def inherited(*texts: str, run: str = "first", model: str = "") -> Ledger:
     """A ledger of an earlier run in which each text won its replay."""
     texts = texts or (RULE,)
     ledger = learn(*(add(text, f"a-{k}@0") for k, text in enumerate(texts)))
     won = [Verdict(entry_digest(text), f"a-{k}@0", True, 0) for k, text in enumerate(texts)]
-    return next_run(with_verdicts(ledger, won), run)
+    return next_run(with_verdicts(ledger, won), run, model)
 
 
-def next_run(ledger: Ledger, by: str) -> Ledger:
-    handed_on = ACE.handed_on(ledger, playbook(ledger), by=by, train="ab" * 32)
+def next_run(ledger: Ledger, by: str, model: str = "") -> Ledger:
+    handed_on = AceMethod(model=model).handed_on(ledger, playbook(ledger), by=by, train="ab" * 32)
     return ACE.started(handed_on.decode(), train="cd" * 32)
 
 
@@ -43,10 +45,10 @@ def batch(ledger: Ledger, used: str = "123", others: str = "89", text: str = RUL
 
 
 def verified(
-    ledger: Ledger, model: Model, rows: dict[str, Trajectory], budget: int = 8000
+    ledger: Ledger, model: Model, rows: dict[str, Trajectory], budget: int = 8000, method: AceMethod = ACE
 ) -> tuple[Verified[Ledger], list[Rollout]]:
     asked: list[Rollout] = []
-    verifying = ACE.verification(ledger, trajectories=rows, budget_tokens=budget, verify="Replay")
+    verifying = method.verification(ledger, trajectories=rows, budget_tokens=budget, verify="Replay")
     try:
         turn = next(verifying)
         while True:
@@ -204,6 +206,82 @@ def test_new_entries_come_first_and_leave_a_quarter() -> None:
     most = len(rows)
     assert done.candidates == most - most // 4 + 1
     assert [one.entry_digest for one in done.artifact.verdicts if one.run == 0 and one.controls] == [DIGEST]
+
+
+WORDS = ("ledger", "margin", "turnover", "accrual", "deposit", "equity", "coupon", "hedge")
+TEXTS = tuple(f"For every {word} state the {word} itself." for word in WORDS)
+
+
+def looked_at(ledger: Ledger, method: AceMethod, texts: tuple[str, ...] = TEXTS) -> set[str]:
+    """The texts that a run looks at in one iteration, each read by a row of its own."""
+    rows: dict[str, Trajectory] = {}
+    for k, text in enumerate(texts):
+        (row,) = batch(ledger, used=str(k), others="", text=text).values()
+        rows |= {f"b-{k}@0": row}
+    done, _ = verified(ledger, lambda e, w, r: w, rows, method=method)
+    new = {one.entry_digest for one in done.artifact.verdicts if one.run == 0}
+    return {text for text in texts if entry_digest(text) in new}
+
+
+def half_by_another_model() -> Ledger:
+    """Half of the entries were replayed in run 1 by ``small``, the others in run 2 by ``large``."""
+    ledger = inherited(*TEXTS, model="large")
+    by_small = ledger.join(
+        Ledger(verdicts=frozenset(Verdict(entry_digest(text), "c-1@0", True, 0) for text in TEXTS[4:]))
+    )
+    return next_run(by_small, "second", "small")
+
+
+@pytest.mark.parametrize(
+    ("model", "first"),
+    [
+        pytest.param("large", set(TEXTS[4:]), id="what the other model replayed last comes first"),
+        pytest.param("small", set(TEXTS[:4]), id="and the other way round"),
+        pytest.param("", set(TEXTS[:4]), id="without a model the oldest do"),
+    ],
+)
+def test_verdicts_of_another_model_are_looked_at_first(model: str, first: set[str]) -> None:
+    assert looked_at(half_by_another_model(), AceMethod(model=model)) == first
+
+
+def test_a_ledger_that_names_no_model_has_no_stale_verdicts() -> None:
+    """It is read as before, to the byte, and the oldest come first."""
+    ledger = inherited(*TEXTS)
+    assert all(len(run) == 3 for run in json.loads(ledger.to_json())["runs"])
+    method = AceMethod(model="large")
+    assert method.start_note(ledger, playbook(ledger)) == ""
+    assert len(looked_at(ledger, method)) == LEAST_REPLAYED // 2
+
+
+def test_half_of_the_replays_is_kept_for_stale_verdicts() -> None:
+    rows = {f"n-{k}@0": trajectory(f"n-{k}@0") for k in range(20)}
+    new = [add(f"In the {chr(97 + k) * 5} multiply by {k + 11}.", f"n-{k}@0") for k in range(20)]
+    for model, part in {"small": 4, "large": 2}.items():
+        ledger = inherited(model="small")
+        both = batch(ledger) | rows
+        done, _ = verified(
+            learn(*new, start=ledger), lambda e, w, r: True, both, method=AceMethod(model=model)
+        )
+        assert done.candidates == len(both) - len(both) // part + 1
+
+
+def test_the_start_says_how_many_entries_another_model_replayed() -> None:
+    ledger = half_by_another_model()
+    note = AceMethod(model="large").start_note(ledger, playbook(ledger))
+    assert note.startswith("4 of the 8 entries in the playbook") and "(small)" in note and "(large)" in note
+    assert AceMethod(model="large").start_note(inherited(model="large"), playbook(inherited())) == ""
+    assert ACE.start_note(ledger, playbook(ledger)) == ""
+    hostile = inherited(model="\x1b[2J" + "m" * 9999)
+    note = AceMethod(model="large").start_note(hostile, playbook(hostile))
+    assert note.isprintable() and len(note) < 600
+
+
+def test_a_look_with_the_new_model_ends_it() -> None:
+    ledger = inherited(model="small")
+    done, _ = verified(ledger, lambda e, w, r: w, batch(ledger), method=AceMethod(model="large"))
+    later = next_run(done.artifact, "second", "large")
+    assert AceMethod(model="large").start_note(later, playbook(later)) == ""
+    assert "(large)" in AceMethod(model="small").start_note(later, playbook(later))
 
 
 def test_nothing_moves_into_the_room_that_the_entry_leaves() -> None:

@@ -68,6 +68,40 @@ def test_what_is_in_the_way_is_forgotten_once_it_is_delivered() -> None:
     assert world.settle().why("Stalled") == ("False", "Delivered")
 
 
+LEARNED = {"origin": {"models": {"task": "small", "proposer": "large"}}}
+SERVED: dict[str, tuple[World, str | None, tuple[str, str]]] = {
+    "the same": (World().add("a", **LEARNED), "small", ("True", "SameModel")),
+    "another": (World().add("a", **LEARNED), "large", ("False", "AnotherModel")),
+    "another spelling": (World().add("a", **LEARNED), "org/small", ("False", "AnotherModel")),
+    "not stated": (World().add("a", **LEARNED), None, ("Unknown", "ModelNotStated")),
+    "no gateway": (World(spec={"delivery": {}}).add("a", **LEARNED), "", ("Unknown", "ModelNotStated")),
+    "made by hand": (World().add("a"), "small", ("Unknown", "NoTaskModel")),
+    "no version": (World(), "small", ("Unknown", "NothingActive")),
+}
+
+
+@pytest.mark.parametrize("case", SERVED)
+def test_a_model_that_is_served_and_was_not_learned_with_is_a_condition(case: str) -> None:
+    world, model, expected = SERVED[case]
+    if model != "":
+        upstream = {"url": "http://llm/v1", **({"model": model} if model else {})}
+        world.change(delivery={"gateway": {"upstream": upstream}})
+    world.settle()
+    assert world.why("ServedAsLearned") == expected
+    if expected[1] == "AnotherModel":
+        says = world.says("ServedAsLearned")
+        assert f"services ask {model}" in says and "learned with small" in says
+        assert "activeVersion: true" in says and f"{model} as models.task" in says
+        assert world.why("Ready") == ("True", "Delivered"), "it is served all the same"
+
+
+def test_the_model_of_a_manifest_that_cannot_be_read_is_as_it_was() -> None:
+    world = World(spec={"delivery": {"gateway": {"upstream": {"url": "http://llm/v1", "model": "large"}}}})
+    world.add("a", **LEARNED).settle()
+    world.spec, world.unreadable = {"delivery": {}}, "no"
+    assert world.settle().why("ServedAsLearned") == ("False", "AnotherModel")
+
+
 def test_a_manifest_that_cannot_be_read_is_stalled_and_keeps_what_else_was_said() -> None:
     before = World().add("a").settle().status.conditions
     after = merge(before, (Statement(READY, "InvalidManifest", "no"),), 2, "t9")

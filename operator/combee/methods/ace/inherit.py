@@ -47,10 +47,16 @@ SPLIT_DIGITS = 8
 
 
 def handed_on(
-    artifact: Ledger, rendered: Rendered, *, by: str, train: str, forgotten: Sequence[str] = ()
+    artifact: Ledger,
+    rendered: Rendered,
+    *,
+    by: str,
+    train: str,
+    model: str = "",
+    forgotten: Sequence[str] = (),
 ) -> bytes:
     """Return what the next run starts from. ``by``: this run's name; ``train``: its train split's digest;
-    ``forgotten``: what it learned without."""
+    ``model``: its task model; ``forgotten``: what it learned without."""
     number = max((run.number for run in artifact.runs), default=0) + 1
     split = train[:SPLIT_DIGITS]
 
@@ -62,7 +68,7 @@ def handed_on(
     ledger = replace(
         ledger,
         votes=frozenset(vote for vote in ledger.votes if vote.run > number - VOTING_RUNS),
-        runs=artifact.runs | {Run(number, by, split, tuple(sorted(forgotten)))},
+        runs=artifact.runs | {Run(number, by, split, model, tuple(sorted(forgotten)))},
     )
     return _within(ledger, {*rendered.included}).to_json()
 

@@ -20,7 +20,7 @@ reader sees (which entry stands, which is contested) is *derived* from the facts
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -83,12 +83,14 @@ class Harm:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Run:
-    """An earlier run: its number from 1, later ones higher; its name; the digest of its train split; what it
+    """An earlier run: its number from 1, later ones higher; its name; the digest of its train split; the task
+    model by which its verdicts came to be, as its endpoint names it, empty where that is not known; what it
     learned without."""
 
     number: int
     name: str
     train: str
+    model: str = ""
     forgotten: tuple[str, ...] = ()
 
 
@@ -148,5 +150,9 @@ def _ledger(body: dict[str, Any]) -> Ledger:
         refusals=frozenset(Refusal(*row) for row in body["refusals"]),
         initial=frozenset(body["initial"]),
         harms=frozenset(Harm(*row) for row in body.get("harms", ())),
-        runs=frozenset(Run(n, by, train, tuple(*gone)) for n, by, train, *gone in body.get("runs", ())),
+        runs=frozenset(_run(*row) for row in body.get("runs", ())),
     )
+
+
+def _run(number: int, name: str, train: str, model: str = "", forgotten: Sequence[str] = ()) -> Run:
+    return Run(number, name, train, model, tuple(forgotten))

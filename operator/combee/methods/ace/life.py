@@ -10,8 +10,10 @@ from combee.methods.ace.facts import lessons_of
 from combee.methods.ace.ids import bullet_ids
 from combee.methods.ace.ledger import Ledger, Support
 from combee.methods.ace.resolve import resolve
+from combee.methods.ace.reverify import MOST_CHARS
 from combee.methods.life import Event, Life
 from combee.methods.protocol import INITIAL, OVER_BUDGET, Verdict
+from combee.methods.replies import one_line
 from combee.records import example_of
 
 LEAST_DIGITS = 4
@@ -110,7 +112,9 @@ class _Teller:
         for one in self.ledger.verdicts:
             if one.entry_digest in self.members:
                 example = example_of(one.source)
-                yield self._dated("verdicts", one, "replayed", _replayed(one, example), example)
+                model = next((run.model for run in self.ledger.runs if run.number == one.run), "")
+                words = _replayed(one, example) + (f", with {one_line(model)[:MOST_CHARS]}" if model else "")
+                yield self._dated("verdicts", one, "replayed", words, example)
 
     def _changes(self) -> Iterator[_Dated]:
         for one in self.ledger.changes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from combee.algo.ranges import Range
@@ -20,13 +20,15 @@ from combee.methods.ace import (
     prompts,
     proposed,
     render,
+    reverify,
     verification,
 )
 from combee.methods.ace.ledger import Ledger
 from combee.methods.ace.refused import refused
 from combee.methods.base import Method
 from combee.methods.protocol import MAX_TOKENS, Cost, Grouping, Iteration, Refusal, Rendered, Update, Verify
-from combee.records import Diversity, Prompt, Reflection
+from combee.methods.verification import Verifying
+from combee.records import Diversity, Prompt, Reflection, Trajectory
 
 
 class AceMethod(Method[Ledger]):
@@ -35,11 +37,18 @@ class AceMethod(Method[Ledger]):
     name = "ACE"
 
     def __init__(
-        self, *, reasoning: bool = True, tell_refused: bool = False, forgotten: Sequence[str] = ()
+        self,
+        *,
+        reasoning: bool = True,
+        tell_refused: bool = False,
+        model: str = "",
+        forgotten: Sequence[str] = (),
     ) -> None:
         """``reasoning``: whether an agent writes its steps before its answer; ``tell_refused``: whether
-        leaves are told which entries lost their replays; ``forgotten``: what is learned without."""
-        self.reasoning, self.tell_refused, self.forgotten = reasoning, tell_refused, forgotten
+        leaves are told which entries lost their replays; ``model``: the run's task model, empty where it is
+        not known; ``forgotten``: what is learned without."""
+        self.reasoning, self.tell_refused = reasoning, tell_refused
+        self.model, self.forgotten = model, forgotten
 
     empty = staticmethod(Ledger)
     initial = staticmethod(change.initial)
@@ -63,7 +72,6 @@ class AceMethod(Method[Ledger]):
     new_entries = staticmethod(change.new_entries)
     checks = staticmethod(change.checks)
     with_refusals = staticmethod(change.with_refusals)
-    verification = staticmethod(verification.verification)
     dropping = staticmethod(dropping.dropping)
     served_text = staticmethod(prompts.served_text)
     lines_of = staticmethod(diff.lines_of)
@@ -71,9 +79,6 @@ class AceMethod(Method[Ledger]):
 
     def started(self, text: str, *, train: str) -> Ledger:
         return inherit.started(text, train=train, forgotten=self.forgotten)
-
-    def handed_on(self, artifact: Ledger, rendered: Rendered, *, by: str, train: str) -> bytes:
-        return inherit.handed_on(artifact, rendered, by=by, train=train, forgotten=self.forgotten)
 
     def working(
         self,
@@ -87,6 +92,34 @@ class AceMethod(Method[Ledger]):
         """Return the playbook; what lost its replays goes with it where leaves are to be told."""
         playbook = render.render(artifact, budget_tokens=budget_tokens, verify=verify)
         return [replace(playbook, tried=refused(artifact)) if self.tell_refused else playbook]
+
+    def handed_on(self, artifact: Ledger, rendered: Rendered, *, by: str, train: str) -> bytes:
+        """Return the ledger with this run's facts marked as those of an earlier run, of its task model and
+        of what it learned without."""
+        return inherit.handed_on(
+            artifact, rendered, by=by, train=train, model=self.model, forgotten=self.forgotten
+        )
+
+    def start_note(self, artifact: Ledger, rendered: Rendered) -> str:
+        """Say how many entries of the playbook were last replayed with another task model."""
+        return reverify.stale_note(artifact, rendered, self.model)
+
+    def verification(
+        self,
+        artifact: Ledger,
+        *,
+        trajectories: Mapping[str, Trajectory],
+        budget_tokens: int,
+        verify: Verify,
+    ) -> Verifying[Ledger]:
+        """Replay what is new, and look at what is inherited, stale verdicts first."""
+        return verification.verification(
+            artifact,
+            trajectories=trajectories,
+            budget_tokens=budget_tokens,
+            verify=verify,
+            model=self.model,
+        )
 
     def rollout_prompt(self, instructions: str, playbook_text: str, model_input: str) -> Prompt:
         return prompts.rollout_prompt(instructions, playbook_text, model_input, reasoning=self.reasoning)

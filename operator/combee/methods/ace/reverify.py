@@ -5,6 +5,10 @@ change, and rows of this run tell what no old row can. So each iteration looks a
 entries that are in the playbook, each once a run: first those that more wrong than right answers of the batch
 used, the more the sooner, then those whose last replay is oldest.
 
+**Another model.** A verdict is one of the task model that answered. Where the last replay of an entry was by
+another one than this run's, its verdicts are *stale*: it stands as before, and is looked at before the
+others. A ledger that names no model, of an earlier release, has no stale verdicts.
+
 **Rows.** Examples of the batch whose agents say that they used the entry, then those that read it, are
 answered with the whole playbook and with the playbook less this entry. What shows is asked once more, since
 models slip: only what shows twice counts.
@@ -17,12 +21,13 @@ models slip: only what shows twice counts.
 | anything else | neither; the entry stays as it stood |
 
 **The budget.** It is that of new entries: a look takes about twice as many rollouts as a replay, so it counts
-for two. New entries come first; where inherited ones are due, a quarter is kept for them.
+for two. New entries come first; where inherited ones are due, a quarter is kept for them, and half where
+verdicts are stale.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence, Set
+from collections.abc import Generator, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from combee.algo.seeds import digest_of
@@ -32,6 +37,7 @@ from combee.methods.ace.ledger import Ledger
 from combee.methods.ace.matching import Readers
 from combee.methods.ace.render import render
 from combee.methods.protocol import Rendered, Verdict
+from combee.methods.replies import one_line
 from combee.methods.verification import Page, Rollout
 from combee.records import Trajectory
 
@@ -40,9 +46,12 @@ ROWS = 3
 LEAST_FAILING = 2
 """Rows that an entry must leave wrong, and all there are, to be found not right any more; one will do where
 its agent used nothing else, for then nothing else is to blame."""
-SHARE = 4
-"""One part in so many of the replays is kept for inherited entries, where any are due."""
+SHARE, STALE_SHARE = 4, 2
+"""One part in so many of the replays is kept for inherited entries, where any are due; and where verdicts on
+any of these are stale."""
 REPLAYS_OF_A_LOOK = 2
+MOST_CHARS = 200
+"""Of names of models in a sentence: a ledger may give them any length."""
 
 Asking = Generator[list[Rollout], list[Trajectory], Verdict | None]
 
@@ -56,16 +65,52 @@ class Row:
     alone: bool
 
 
+def stale(ledger: Ledger, model: str) -> frozenset[str]:
+    """Return the entries, each for all that say the same, whose last replay was by another task model than
+    ``model``; none where either of the two is not known."""
+    other = {run.number for run in ledger.runs if run.model not in ("", model)} if model else set()
+    lessons = lessons_of(ledger).members.items() if other else ()
+    return frozenset(digest for digest, lesson in lessons if lesson.last_run in other)
+
+
+def share(ledger: Ledger, waiting: Iterable[str], model: str) -> int:
+    """Return the part of the replays, one in so many, that is kept for these inherited entries."""
+    return SHARE if stale(ledger, model).isdisjoint(waiting) else STALE_SHARE
+
+
+def stale_note(ledger: Ledger, shown: Rendered, model: str) -> str:
+    """Return how many entries of a playbook have stale verdicts, for people; empty where none has."""
+    members, models = lessons_of(ledger).members, {run.number: run.model for run in ledger.runs}
+    others = [models[members[one].last_run or 0] for one in stale(ledger, model).intersection(shown.included)]
+    if not others:
+        return ""
+    return (
+        f"{len(others)} of the {len(shown.included)} entries in the playbook that this run starts from were "
+        f"last replayed with another model ({_named(*others)}) than its own ({_named(model)}): they are "
+        "looked at on fresh rows before the others"
+    )
+
+
+def _named(*models: str) -> str:
+    return one_line(", ".join(sorted(set(models))))[:MOST_CHARS]
+
+
 def due(
-    ledger: Ledger, shown: Rendered, trajectories: Mapping[str, Trajectory], readers: Readers
+    ledger: Ledger,
+    shown: Rendered,
+    trajectories: Mapping[str, Trajectory],
+    readers: Readers,
+    model: str = "",
 ) -> dict[str, list[Row]]:
     """Return the rows of the inherited entries in ``shown`` that this run has not looked at yet, by entry,
-    those first that wrong answers used, then those that were replayed longest ago."""
+    those first whose verdicts are stale, then those that wrong answers used, then those that were replayed
+    longest ago."""
     if not ledger.runs:
         return {}
     facts, lessons, ids = facts_of(ledger), lessons_of(ledger), bullet_ids(ledger)
     inherited = {support.entry for support in ledger.supports if support.run}
-    waiting: list[tuple[int, int, str]] = []
+    first = stale(ledger, model)
+    waiting: list[tuple[bool, int, int, str]] = []
     rows: dict[str, list[Row]] = {}
     for digest in shown.included:
         lesson = lessons.members.get(digest)
@@ -76,7 +121,7 @@ def due(
         fit = _rows(digest, ids[digest], trajectories, readers.of(ledger.texts[digest]))
         if fit:
             last = -1 if lesson.last_run is None else lesson.last_run
-            waiting.append((_credit(ids[digest], trajectories), last, digest))
+            waiting.append((digest not in first, _credit(ids[digest], trajectories), last, digest))
             rows[digest] = fit
     return {digest: rows[digest] for *_, digest in sorted(waiting)}
 

@@ -60,9 +60,15 @@ _Controls = Callable[[ReplayRequest], tuple[str, ...]]
 
 
 def verification(
-    artifact: Ledger, *, trajectories: Mapping[str, Trajectory], budget_tokens: int, verify: Verify
+    artifact: Ledger,
+    *,
+    trajectories: Mapping[str, Trajectory],
+    budget_tokens: int,
+    verify: Verify,
+    model: str = "",
 ) -> Verifying[Ledger]:
-    """Return a verdict on every entry that could be decided; one whose replay is lost does not stand."""
+    """Return a verdict on every entry that could be decided; one whose replay is lost does not stand.
+    ``model``: the task model, by which inherited verdicts are told that are stale."""
     if verify != "Replay":
         return Verified(artifact)
     readers = Readers({one.example_id: one.input for one in trajectories.values()})
@@ -74,9 +80,9 @@ def verification(
     undecided = to_replay(artifact, trajectories=trajectories, readers=readers)
     page = partial(render, artifact, budget_tokens=budget_tokens, verify=verify, without=frozenset(undecided))
     shown = page()
-    inherited = reverify.due(artifact, shown, trajectories, readers)
+    inherited = reverify.due(artifact, shown, trajectories, readers, model)
     most = max(LEAST_REPLAYED, len(trajectories))
-    kept = most // reverify.SHARE if inherited else 0
+    kept = most // reverify.share(artifact, inherited, model) if inherited else 0
     looks = (most - min(len(undecided), most - kept)) // reverify.REPLAYS_OF_A_LOOK
     looked = dict(islice(inherited.items(), looks))
     # An undecided entry is replayed beside what is settled, and what is being looked at is not.

@@ -18,7 +18,7 @@ from combee.api.conditions import MAX_MESSAGE
 from combee.api.playbook_status import PlainCondition
 
 Status = Literal["True", "False", "Unknown"]
-READY, RECONCILING, STALLED, HELD_OUT, CANARY, PROMOTED, PINNED = (
+READY, RECONCILING, STALLED, HELD_OUT, CANARY, PROMOTED, PINNED, SERVED_AS_LEARNED = (
     "Ready",
     "Reconciling",
     "Stalled",
@@ -26,8 +26,9 @@ READY, RECONCILING, STALLED, HELD_OUT, CANARY, PROMOTED, PINNED = (
     "CanaryPassed",
     "Promoted",
     "Pinned",
+    "ServedAsLearned",
 )
-ORDER = (READY, RECONCILING, STALLED, HELD_OUT, CANARY, PROMOTED, PINNED)
+ORDER = (READY, RECONCILING, STALLED, HELD_OUT, CANARY, PROMOTED, PINNED, SERVED_AS_LEARNED)
 
 _SETTLED = ("Delivered", "NothingActive")
 _UNDER_WAY = ("Delivering", "ContentMissing")
@@ -86,6 +87,9 @@ TABLE: Mapping[tuple[str, Status], tuple[str, ...]] = {
     (PROMOTED, "Unknown"): ("NoCandidate", "Testing", "Waiting"),
     (PINNED, "True"): ("Pinned",),
     (PINNED, "False"): ("NotPinned", "PinnedRefused", "PinnedUnknown"),
+    (SERVED_AS_LEARNED, "True"): ("SameModel",),
+    (SERVED_AS_LEARNED, "False"): ("AnotherModel",),
+    (SERVED_AS_LEARNED, "Unknown"): ("NothingActive", "VersionUnreadable", "ModelNotStated", "NoTaskModel"),
 }
 
 

@@ -15,7 +15,16 @@ from combee.api.playbook_status import (
     VersionStatus,
 )
 from combee.plan.playbook.board import MAX_SENTENCE, Board, Record
-from combee.plan.playbook.conditions import CANARY, HELD_OUT, PINNED, PROMOTED, READY, Statement, merge
+from combee.plan.playbook.conditions import (
+    CANARY,
+    HELD_OUT,
+    PINNED,
+    PROMOTED,
+    READY,
+    SERVED_AS_LEARNED,
+    Statement,
+    merge,
+)
 from combee.plan.playbook.judges import known_judges
 from combee.plan.playbook.learn import NO_RUN, Learning
 from combee.plan.playbook.traffic import warnings
@@ -34,6 +43,7 @@ def playbook_status(
     active, candidate = board.get(board.active), board.get(board.candidate)
     ready = _ready(board, delivery)
     conditions = [ready, *_of_version(board, shown, held), _pinned(board)]
+    conditions += () if about.unreadable else (Statement(SERVED_AS_LEARNED, *_served_as_learned(board)),)
     held_out = _first_verdict(shown) if shown else None
     # Computing them takes a while, and they depend on the spec alone.
     same = before.observed_generation == about.generation or bool(about.unreadable)
@@ -157,6 +167,31 @@ def _pinned(board: Board) -> Statement:
     if board.active != board.pinned:
         return Statement(PINNED, "PinnedUnknown", f"the content of {short} is not there: nothing changes")
     return Statement(PINNED, "Pinned", f"{short} is active because spec.version.pinnedDigest says so")
+
+
+def _served_as_learned(board: Board) -> tuple[str, str]:
+    """Return reason and message of ServedAsLearned: whether services ask the model that the active version
+    was learned with. Names are compared as endpoints have them: equal weights may bear two."""
+    record, upstream = board.get(board.active), board.about.spec.delivery.gateway.upstream
+    served = upstream.model if upstream is not None else None
+    if record is None and board.active:
+        return "VersionUnreadable", f"{board.active[:12]} cannot be read by this release"
+    if record is None:
+        return "NothingActive", "no version is active"
+    learned = record.seen.spec.origin.models.get("task")
+    if not learned:
+        return "NoTaskModel", f"{record.short} does not say which task model it was learned with"
+    if served is None:
+        unknown = "delivery.gateway.upstream.model does not say which model services ask"
+        return "ModelNotStated", f"{record.short} was learned with {learned}; {unknown}"
+    if served == learned:
+        return "SameModel", f"services ask {served}, and {record.short} was learned with it"
+    what = f"services ask {served}, and {record.short} was learned with {learned}"
+    fix = (
+        f"Start a run from it (task.initialPlaybook.activeVersion: true) with {served} as models.task: "
+        f"entries that {learned} replayed are looked at again, before other inherited ones"
+    )
+    return "AnotherModel", f"{what}: no score and no replay of its run is of {served}. {fix}"
 
 
 def _of_version(board: Board, record: Record | None, held: str) -> tuple[Statement, ...]:

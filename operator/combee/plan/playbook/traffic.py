@@ -17,7 +17,8 @@ from combee.algo.power import ASSUMED_SD, EPSILONS, decidable_epsilon, pairs_nee
 from combee.algo.tally import Tally
 from combee.algo.verdict import Judgement, number
 from combee.api.canary import Canary
-from combee.api.playbook import LONGEST_MODEL, PlaybookSpec
+from combee.api.gateway import LONGEST_MODEL
+from combee.api.playbook import PlaybookSpec
 from combee.api.playbook_status import TrafficComparison
 from combee.api.stakes import WEAKEST
 from combee.plan.playbook.board import Board, Record

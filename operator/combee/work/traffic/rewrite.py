@@ -118,6 +118,21 @@ def with_preface(body: bytes, preface: Preface) -> bytes:
     return b"".join((whole[:cut], piece.encode(), whole[cut:]))
 
 
+def model_of(body: bytes) -> str:
+    """Return the model that a request names; empty where it names none. Raises ValueError when the body is no
+    JSON object.
+
+    >>> model_of(b'{"model": "small", "messages": []}')
+    'small'
+    """
+    try:
+        text = body.decode("utf-8")
+        named = _last(text, _after_blank(text, 0), "model", alone=True)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return named[1] if named is not None and isinstance(named[1], str) else ""
+
+
 def _place(text: str, preface: Preface) -> tuple[int, str]:
     """Return where something is put in, and what: an empty string where there are no messages."""
     member = _last(text, _after_blank(text, 0), "messages", alone=True)
