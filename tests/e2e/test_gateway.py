@@ -176,7 +176,13 @@ def test_the_active_playbook_comes_first_and_the_rest_passes_untouched(shared: S
         "x-ratelimit-left": "9",
     }
     shared.upstream.answer = b'{"exactly":  "these bytes"}'
-    got = shared.ask(body=chat(seed=1.50), OpenAI_Beta="x=1", Cookie="secret", Accept_Encoding="gzip")
+    got = shared.ask(
+        body=chat(seed=1.50),
+        OpenAI_Beta="x=1",
+        Cookie="secret",
+        Accept_Encoding="gzip",
+        X_Combee_Cluster="c-7",
+    )
     assert (got.status, got.body, got.digest) == (200, shared.upstream.answer, A)
     assert (got.headers["x-request-id"], got.headers["x-ratelimit-left"]) == ("up-1", "9")
     assert got.headers["x-combee-playbook"] == "formula"
@@ -189,7 +195,7 @@ def test_the_active_playbook_comes_first_and_the_rest_passes_untouched(shared: S
     assert second == {"role": "user", "content": QUESTION}
     assert headers["Authorization"] == f"Bearer {UPSTREAM_KEY}"
     assert headers["openai-beta"] == "x=1"
-    assert not {"cookie", "accept-encoding"} & {name.lower() for name in headers}
+    assert not {"cookie", "accept-encoding", "x-combee-cluster"} & {name.lower() for name in headers}
 
 
 def test_a_version_with_budgets_is_served_as_far_as_the_last_question_asks_for_it(scene: Scene) -> None:
@@ -267,6 +273,10 @@ REFUSED = {
     "a coded way out": ({"path": "/formula/v1/models/%2e%2e/files", "method": "GET"}, 404, "not_found"),
     "no JSON": ({"body": b"{no"}, 400, "invalid_json"),
     "too large": ({"body": chat(pad="x" * 6000)}, 413, "too_large"),
+    "a cluster of other characters": ({"X_Combee_Cluster": "jane doe"}, 400, "invalid_cluster"),
+    "an empty cluster": ({"X_Combee_Cluster": ""}, 400, "invalid_cluster"),
+    "a long cluster": ({"X_Combee_Cluster": "x" * 129}, 400, "invalid_cluster"),
+    "two clusters": ({"X_Combee_Cluster": "a", "x_combee_cluster": "b"}, 400, "invalid_cluster"),
     "packed": ({"Content_Encoding": "gzip"}, 415, "content_encoding"),
 }
 

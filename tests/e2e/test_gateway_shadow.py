@@ -52,22 +52,23 @@ class Scene:
     gateway: Running
     folder: Path
 
-    def ask(self, question: str = "what?") -> str:
+    def ask(self, question: str = "what?", cluster: str = "") -> str:
         """The answer's content."""
         body = {"model": "m", "user": "jane", "messages": [{"role": "user", "content": question}]}
         request = urllib.request.Request(
             f"{self.gateway.url}/formula/v1/chat/completions",
             json.dumps(body).encode(),
-            {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"},
+            {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+            | ({"x-combee-cluster": cluster} if cluster else {}),
         )
         with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
             return str(json.loads(answer.read())["choices"][0]["message"]["content"])
 
-    def sampled(self, question: str = "what?") -> str:
+    def sampled(self, question: str = "what?", cluster: str = "") -> str:
         """The same, of a request that was kept: what a busy machine left out is asked again."""
         while True:
             kept, over = self.count("Kept"), self.count("Kept") + self.count("Shed")
-            said = self.ask(question)
+            said = self.ask(question, cluster)
             wait_until("its count", lambda: self.count("Kept") + self.count("Shed") > over)  # noqa: B023
             if self.count("Kept") > kept:
                 return said
@@ -107,6 +108,17 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         api.put("playbookversions", under_test(version("formula", B), A))
         with gateway(api, tmp_path) as running:
             yield Scene(api, upstream, running, tmp_path)
+
+
+def test_requests_of_a_cluster_are_kept_as_such_and_its_name_is_not(scene: Scene) -> None:
+    for question, cluster in {"one": "jane@example.com", "two": "jane@example.com", "three": "7"}.items():
+        scene.sampled(question, cluster)
+    rows = scene.kept("pairs/test-1", 3)
+    first, second, third = (row["request"]["cluster"] for row in rows)
+    assert first == second != third and len(first) == 16
+    assert b"jane" not in b"".join(file.read_bytes() for file in scene.folder.rglob("*.jsonl"))
+    told = [{name.lower() for name in headers} for _, headers, _ in scene.upstream.seen]
+    assert told and not any("x-combee-cluster" in names for names in told)
 
 
 def test_both_answers_are_kept_and_users_get_the_active_one(scene: Scene) -> None:

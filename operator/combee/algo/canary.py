@@ -12,9 +12,10 @@ so one may look after each pair and stop at will:
 
 A candidate at or under active - epsilon passes with probability ALPHA / 2 at most, however often one looks.
 The assumption: given the pairs before, each one's expected difference is that mean. Turns of one conversation
-are more alike than that, so the caller hands in one pair per conversation (``work.judge.root_of``). Hours are
-more alike than that, so their blocks must agree with one mean; where they do not, it is Unstable: nothing
-passes before SETTLED times the shortest duration, and then by the blocks' own interval.
+are more alike than that, so the caller hands in one pair per conversation and cluster
+(``work.judge.roots_of``). Hours are more alike than that, so their blocks must agree with one mean; where
+they do not, it is Unstable: nothing passes before SETTLED times the shortest duration, and then by the
+blocks' own interval.
 """
 
 from __future__ import annotations
@@ -187,7 +188,8 @@ def _left_out(tally: Tally) -> str:
     if unjudged := tally.left_out.get(UNJUDGED, 0):
         text += f"; {_are(unjudged)} left out: the evaluator gave no verdict"
     if repeated := tally.left_out.get(REPEATED, 0):
-        text += f"; {_are(repeated)} left out: one counts of those that begin with the same words"
+        alike = "one counts of those that begin with the same words or are of one cluster"
+        text += f"; {_are(repeated)} left out: {alike}"
     return text
 
 

@@ -27,7 +27,7 @@ number pairs as they are handed in, not requests."""
 WHY_FAILED = re.compile(r"[1-9][0-9]{2}|timeout|too long|no answer")
 """the reasons that may be given for a missing answer."""
 REPEATED = 0
-"""not a status: a request of a conversation that has its pair already."""
+"""not a status: a request of a conversation or cluster that has its pair already."""
 UNJUDGED = 1
 """not a status: a pair of answers on which the evaluator gave no verdict."""
 
@@ -92,8 +92,8 @@ class LeftOut:
     stream: str
     number: int
     status: int
-    """the upstream's status; 200 for an unusable answer; REPEATED for a request of a conversation that has
-    its pair; UNJUDGED where there are answers and no verdict."""
+    """the upstream's status; 200 for an unusable answer; REPEATED for a request of a conversation or a
+    cluster that has its pair; UNJUDGED where there are answers and no verdict."""
 
 
 Span = tuple[int, int]

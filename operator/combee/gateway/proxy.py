@@ -29,6 +29,7 @@ from combee.gateway.request import (
     Refusal,
     body_of,
     changed,
+    cluster_of,
     kind,
     refuse,
     shed,
@@ -69,6 +70,8 @@ class Exchange:
     request: str = field(default_factory=lambda: secrets.token_hex(8))
     """a random id, from which sampling is decided."""
     served: Served = NOTHING
+    cluster: str = ""
+    """what the client says that the request belongs to."""
     body: bytes = b""
     started: bool = False
     status: int = 0
@@ -205,6 +208,7 @@ class Gateway:
             exchange.body = await body_of(exchange.headers, receive, route.limits.max_request_bytes, hold)
         body = exchange.body
         if exchange.path == CHAT:
+            exchange.cluster = cluster_of(exchange.headers)
             exchange.served = route.served
             body = changed(body, exchange.served.preface, hold, route.model)
             self._sample(exchange)
@@ -264,7 +268,7 @@ class Gateway:
             return
         path, hold = exchange.path.removeprefix("/v1") + exchange.query, self._memory.hold(sample=True)
         context = (exchange.route, mirroring, exchange.served, comparisons, captured, exchange.request)
-        sample = Sample(*context, path, exchange.headers, exchange.body, hold)
+        sample = Sample(*context, path, exchange.headers, exchange.body, hold, exchange.cluster)
         if self._shadow.begin(sample):
             exchange.sample = sample
 

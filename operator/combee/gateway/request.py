@@ -77,6 +77,19 @@ def changed(body: bytes, preface: Preface, hold: Hold, model: str = "") -> bytes
         hold.give(working_bytes)
 
 
+CLUSTER_HEADER = b"x-combee-cluster"
+_CLUSTER = re.compile(rb"[A-Za-z0-9._:@/+=-]{1,128}")
+
+
+def cluster_of(headers: list[tuple[bytes, bytes]]) -> str:
+    """Return what a client says that its request belongs to; empty where it says nothing. Raises Refusal."""
+    values = [value for name, value in headers if name == CLUSTER_HEADER]
+    if len(values) > 1 or not all(map(_CLUSTER.fullmatch, values)):
+        what = "Send x-combee-cluster once, with 1 to 128 letters, digits and ._:@/+=-"
+        raise Refusal(400, "invalid_cluster", what)
+    return values[0].decode("ascii") if values else ""
+
+
 _SEGMENT = re.compile(r"(?!\.+$)[A-Za-z0-9._:@+~ -]+")
 """A part of a model's name, without percent encoding; dots alone are none."""
 

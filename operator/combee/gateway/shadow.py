@@ -74,6 +74,8 @@ class Sample:
     body: bytes
     hold: Hold
     """the memory that the sample takes."""
+    cluster: str = ""
+    """what the client says that the request belongs to."""
     answer: list[bytes] = field(default_factory=list)
     """the pieces of the answer so far."""
     too_long: bool = False
@@ -204,7 +206,7 @@ class Shadow:
 
     async def _keep(self, sample: Sample) -> None:
         # Parsing and redacting take milliseconds; a thread keeps them from blocking the loop.
-        request, active = await asyncio.to_thread(_records, sample.body, sample.outcome)
+        request, active = await asyncio.to_thread(_records, sample.body, sample.cluster, sample.outcome)
         if request is None or active is None:
             self._end(sample, FAILED)
             return
@@ -329,8 +331,10 @@ def _passing(failed: str) -> bool:
     return bool(failed) and not failed.startswith("4") and failed not in (TOO_LONG, TIMEOUT)
 
 
-def _records(body: bytes, outcome: Outcome | None) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    return request_record(body), outcome.record() if outcome is not None else None
+def _records(
+    body: bytes, cluster: str, outcome: Outcome | None
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    return request_record(body, cluster), outcome.record() if outcome is not None else None
 
 
 def chosen(

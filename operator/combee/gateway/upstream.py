@@ -43,7 +43,8 @@ NOT_PASSED_ON = frozenset(
 )
 """hop-by-hop headers (RFC 9110, 7.6.1), which neither side sees of the other."""
 NOT_THE_CLIENTS = NOT_PASSED_ON | frozenset(
-    b"host authorization api-key x-api-key cookie content-length accept-encoding expect".split()
+    b"host authorization api-key x-api-key cookie content-length accept-encoding expect "
+    b"x-combee-cluster".split()
 )
 """request headers that the gateway writes itself or that were meant for it."""
 IDENTITY = frozenset(b"idempotency-key x-request-id".split())

@@ -1,7 +1,7 @@
 """The bookkeeping of a Job that judges: from the spool, through the judge, into ConfigMaps, then deleted.
 
-Of the pairs whose conversations begin with the same words only one counts: pairs of one conversation are no
-independent evidence. Which one that is, is written beside the pairs before anybody knows its outcome.
+Of the pairs whose conversations begin with the same words, and of those of one cluster, only one counts: they
+are no independent evidence. Which one that is, is written beside the pairs before anybody knows its outcome.
 
 An object of the spool is deleted once all of its pairs are in ConfigMaps that the API server has, or are
 given up. If the Job is killed before that, the next one reads it again: its calls are in the memo, and a pair
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from combee.algo.tally import REPEATED, UNJUDGED, LeftOut, Pair
 from combee.names import traffic_folder
 from combee.plan.playbook.judging import JudgeTask
-from combee.work.judge import Sampled, Unjudged, read_samples, root_of
+from combee.work.judge import Key, Sampled, Unjudged, claims, read_samples, roots_of
 from combee.work.traffic.sweeping import TrafficStore
 from combee.work.traffic.sweeping import written as stated_time
 
@@ -45,8 +45,8 @@ class Judging:
     clock: Callable[[], float] = time.time
     counts: Counter[str] = field(default_factory=Counter)
     """the numbers of judged, failed (given up), unreadable, repeated and left (for another time)."""
-    _roots: dict[str, tuple[str, int]] | None = None
-    """conversation -> its pair that counts."""
+    _roots: dict[str, Key] | None = None
+    """conversation or cluster -> its pair that counts."""
     _left: set[str] = field(default_factory=set)
 
     @property
@@ -77,7 +77,8 @@ class Judging:
             await self.publish((), requests[at : at + MOST_IN_CONFIG_MAP])
 
     async def _one_of_each(self, samples: Sequence[Sampled]) -> tuple[list[Sampled], list[LeftOut]]:
-        """Return those of ``samples`` that count, and those of conversations that have their pair."""
+        """Return those of ``samples`` that count, and those of conversations or clusters that have their
+        pair."""
         folder = f"{traffic_folder(self.task.playbook)}/roots/{self.task.test}"
         if self._roots is None:
             self._roots = {}
@@ -86,18 +87,15 @@ class Judging:
                     root, number, stream = (*line.split(" ", 2), "", "")[:3]
                     if number.isdigit():
                         self._roots.setdefault(root, (stream, int(number)))
-        taken: dict[str, tuple[str, int]] = {}
+        holders = dict(self._roots)
         chosen, repeated = [], []
         for sample in samples:
-            root, key = root_of(self.task.test, sample.request), (sample.stream, sample.number)
-            holder = self._roots.get(root) or taken.get(root)
-            if holder not in (None, key):
+            key = sample.stream, sample.number
+            if claims(holders, roots_of(self.task.test, sample.request), key):
+                chosen.append(sample)
+            else:
                 repeated.append(LeftOut(*key, REPEATED))
-                continue
-            chosen.append(sample)
-            if root and holder is None:
-                taken[root] = key
-        if taken:
+        if taken := {root: key for root, key in holders.items() if root not in self._roots}:
             lines = "".join(
                 f"{root} {number} {stream}\n" for root, (stream, number) in taken.items()
             ).encode()

@@ -42,10 +42,18 @@ from combee.pod.judging import oldest_first
 from combee.settings import JudgeSettings
 from combee.tasks.dataset import MAX_ROW_BYTES
 from combee.times import rfc3339
-from combee.work.judge import HOPELESS, drawn_order, read_samples, root_of
+from combee.work.judge import HOPELESS, Key, claims, drawn_order, in_hash_order, read_samples, roots_of
 from combee.work.pool import pooled
 from combee.work.traffic import sweeping
-from combee.work.traffic.record import NO_ANSWER, PASSING, TIMEOUT, VERSION, answer_record, request_record
+from combee.work.traffic.record import (
+    CLUSTER,
+    NO_ANSWER,
+    PASSING,
+    TIMEOUT,
+    VERSION,
+    answer_record,
+    request_record,
+)
 from combee.work.traffic.rewrite import Preface, preface_of, with_preface
 
 STREAM = "replay"
@@ -58,6 +66,7 @@ ANSWER_SECONDS = 120.0
 MOST_BYTES = 4 * 1024 * 1024
 PLAYBOOKS_FOLDER = "/etc/combee/playbooks"
 _UPSTREAM = "spec.delivery.gateway.upstream"
+_NOT_ASKED = frozenset({"stream", "stream_options", CLUSTER})
 _REFUSALS = {
     401: "the key is refused",
     402: "it wants to be paid",
@@ -89,7 +98,7 @@ class Wanted:
     number: int
     body: Mapping[str, Any]
     repeated: bool = False
-    """whether an earlier one begins with the same words, so that it is not asked."""
+    """whether an earlier one begins with the same words or is of its cluster, so that it is not asked."""
 
 
 @dataclass(slots=True)
@@ -218,7 +227,7 @@ class Repeat:
         Raises TransientError when neither side answers, and one of them may another time.
         """
         body = _body(wanted)
-        request = request_record(body)
+        request = request_record(body, str(wanted.body.get(CLUSTER) or ""))
         sides: dict[str, Any] = {}
         failures: list[int | FailedError] = []
         for side in drawn_order(self.task.test, wanted.stream, wanted.number):
@@ -299,7 +308,7 @@ class Repeat:
             yield Wanted(STREAM, number, row, repeated)
 
     async def _captured(self) -> AsyncIterator[Wanted]:
-        roots: set[str] = set()
+        holders: dict[str, Key] = {}
         for path in oldest_first(await self.store.alist(captured_folder(self.task.playbook))):
             for line in (await self.store.aget(path) or b"").splitlines():
                 try:
@@ -307,9 +316,8 @@ class Repeat:
                     wanted = Wanted(str(raw["stream"]), int(raw["number"]), dict(raw["request"]))
                 except MALFORMED:
                     continue  # it was written by another release
-                root = root_of(self.task.test, wanted.body)
-                yield replace(wanted, repeated=root in roots)
-                roots |= {root} - {""}
+                roots, key = roots_of(self.task.test, wanted.body), (wanted.stream, wanted.number)
+                yield replace(wanted, repeated=not claims(holders, roots, key))
 
     def _upstream(self) -> Upstream:
         if self.task.upstream is None:
@@ -352,19 +360,6 @@ def _side(answer: dict[str, Any] | int | FailedError) -> dict[str, Any]:
     return answer
 
 
-def in_hash_order(comparison: str, rows: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], bool]]:
-    """Sort ``rows`` by a hash of their first words, one for each beginning; then come the others, marked."""
-    first: dict[str, Mapping[str, Any]] = {}
-    others = []
-    for at, row in enumerate(rows):
-        root = root_of(comparison, row) or hashlib.sha256(f"{comparison}\n{at}".encode()).hexdigest()
-        if root in first:
-            others.append((row, True))
-        else:
-            first[root] = row
-    return [*((first[root], False) for root in sorted(first)), *others]
-
-
 def _perhaps_all(status: int) -> bool:
     return status in _REFUSALS or 300 <= status < 400
 
@@ -378,8 +373,8 @@ def _refuses(status: int) -> EndpointError:
 
 
 def _body(wanted: Wanted) -> bytes:
-    """Return the request as it is asked: without a stream."""
-    kept = {name: value for name, value in wanted.body.items() if name not in ("stream", "stream_options")}
+    """Return the request as it is asked: without a stream, and without what only tells what it belongs to."""
+    kept = {name: value for name, value in wanted.body.items() if name not in _NOT_ASKED}
     return json.dumps(kept, ensure_ascii=False).encode()
 
 

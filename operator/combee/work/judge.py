@@ -24,13 +24,15 @@ from combee.times import seconds_of
 from combee.work.asker import Asker
 from combee.work.evaluator import ROLE, ask_verdict
 from combee.work.pool import pooled
-from combee.work.traffic.record import MOST_TOKENS
+from combee.work.traffic.record import CLUSTER, MOST_TOKENS
 
 STAGE = "judge"
 RECORD_VERSION = 1
 HOPELESS = 8
 """When this many calls failed for a passing reason and none was answered, the others are not tried."""
 _LARGEST_RATIO = 1000.0
+Key = tuple[str, int]
+"""(stream, number) of a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +73,50 @@ class Unjudged:
     passing: bool
 
 
-def root_of(comparison: str, request: Mapping[str, Any]) -> str:
-    """Return what the turns of one conversation have in common: a hash of its first user message, another one
-    in each comparison. It is empty where there is none: such a request stands for itself.
+def roots_of(comparison: str, request: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a request has in common with others that one pair must stand for: hashes, others in each
+    comparison, of its first user message, which all turns of a conversation begin with, and of its cluster.
+    A request without either stands for itself.
+
+    A cluster only joins requests: those that begin alike are of one root, whatever their clusters are.
 
     >>> first = {"role": "user", "content": "hello"}
     >>> turns = [first], [{"role": "system"}, first]
-    >>> len({root_of("comparison-1", {"messages": messages}) for messages in turns})
+    >>> len({roots_of("comparison-1", {"messages": messages}) for messages in turns})
     1
+    >>> len(roots_of("comparison-1", {"messages": [first], "cluster": "3fa9c1"}))
+    2
     """
+    named = [f"cluster\n{json.dumps(cluster)}"] if (cluster := request.get(CLUSTER)) else []
     messages = request.get("messages")
     for message in messages if isinstance(messages, Sequence) else ():
         if isinstance(message, Mapping) and message.get("role") == "user" and message.get("content"):
-            words = json.dumps(message["content"], sort_keys=True)
-            return hashlib.sha256(f"{comparison}\n{words}".encode()).hexdigest()[:16]
-    return ""
+            named.insert(0, json.dumps(message["content"], sort_keys=True))
+            break
+    return tuple(hashlib.sha256(f"{comparison}\n{one}".encode()).hexdigest()[:16] for one in named)
+
+
+def claims(holders: dict[str, Key], roots: Iterable[str], key: Key) -> bool:
+    """Return whether a request counts: no other one holds any of its roots. Then it holds all of them."""
+    roots = tuple(roots)
+    if any(holders.get(root, key) != key for root in roots):
+        return False
+    holders |= dict.fromkeys(roots, key)
+    return True
+
+
+def in_hash_order(comparison: str, rows: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], bool]]:
+    """Sort ``rows`` by a hash of their first words, one for each beginning and cluster; then come the others,
+    marked."""
+    holders: dict[str, Key] = {}
+    first, others = [], []
+    for at, row in enumerate(rows):
+        roots = roots_of(comparison, row) or (hashlib.sha256(f"{comparison}\n{at}".encode()).hexdigest(),)
+        if claims(holders, roots, ("", at)):
+            first.append((roots, at))
+        else:
+            others.append((row, True))
+    return [*((rows[at], False) for _, at in sorted(first)), *others]
 
 
 def read_samples(data: bytes, comparison: str) -> tuple[list[Sampled], int]:

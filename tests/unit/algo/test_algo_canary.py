@@ -18,6 +18,7 @@ from combee.algo.power import decidable_epsilon, pairs_needed, power
 from combee.algo.sequence import BETS, GRID, LARGEST_BET, above, below, interval, log_capital, on_grid
 from combee.algo.tally import MAX_SPANS, MAX_STREAMS, REPEATED, LeftOut, Pair, Ratios, Tally
 from combee.errors import BugError
+from combee.work.judge import claims, roots_of
 
 CANARIES = 500
 Draw = Callable[[np.random.Generator, int, float], np.ndarray]
@@ -439,6 +440,33 @@ def test_a_canary_speaks_of_the_customers_that_it_saw_in_the_mix_in_which_they_c
     assert these > 0.1 * CANARIES if in_turn else these <= 0.05 * CANARIES
 
 
+def test_one_pair_of_each_customer_keeps_the_promise_for_customers_to_come() -> None:
+    """Customers of different size whose own differences spread by 0.3 around a mean of exactly -epsilon. Each
+    request begins with other words: only its cluster says whose it is."""
+    rng, customers, epsilon = np.random.default_rng(43), 300, 0.1
+    of = np.repeat(np.arange(customers), rng.integers(1, 20, customers))
+    holders: dict[str, tuple[str, int]] = {}
+    rows = [
+        {"messages": [{"role": "user", "content": str(at)}], "cluster": f"customer-{customer}"}
+        for at, customer in enumerate(of)
+    ]
+    counts = np.array([claims(holders, roots_of("test", row), ("s", at)) for at, row in enumerate(rows)])
+    assert counts.sum() == customers
+    every, one_of_each = 0, 0
+    for _ in range(CANARIES):
+        means = np.clip(rng.normal(-epsilon, 0.3, customers), -0.7, 0.5)[of]
+        differ = np.maximum(np.abs(means), 0.3**2 + means**2)
+        luck = rng.random(len(of))
+        differences = np.where(
+            luck < (differ + means) / 2, 1.0, np.where(luck > 1 - (differ - means) / 2, -1, 0)
+        )
+        every += math.isfinite(first_at(differences, -epsilon, up=True))
+        one_of_each += math.isfinite(first_at(differences[counts], -epsilon, up=True))
+    print(f"{every / CANARIES:.1%} pass by all pairs, {one_of_each / CANARIES:.1%} by one of each customer")
+    assert every > 0.1 * CANARIES
+    assert one_of_each <= 0.05 * CANARIES
+
+
 def passes(rng: np.random.Generator, means: np.ndarray, each: int, epsilon: float, *, in_turn: bool) -> bool:
     """Whether a canary passes at any look at these customers' pairs, ``each`` of one."""
     differences = np.concatenate([ternary(rng, each, mean) for mean in means])
@@ -450,7 +478,9 @@ def test_what_was_left_out_of_conversations_is_told() -> None:
     tally = EQUAL.with_left_out([LeftOut("s", 9000 + n, REPEATED) for n in range(7)])
     assert Tally.from_json(json.loads(json.dumps(tally.to_json()))) == tally
     said = tally_verdict(tally, RULES, 90).message
-    assert said.endswith("; 7 requests are left out: one counts of those that begin with the same words")
+    assert said.endswith(
+        "; 7 requests are left out: one counts of those that begin with the same words or are of one cluster"
+    )
 
 
 def test_pairs_of_ever_more_gateways_all_count_and_none_twice() -> None:

@@ -38,13 +38,13 @@ class Killed(BaseException):
     """The pod is gone."""
 
 
-def record(stream: str, number: int, tested: str = "a", words: str = "") -> bytes:
+def record(stream: str, number: int, tested: str = "a", words: str = "", cluster: str = "") -> bytes:
     sides = {
         side: {"digest": side, "seconds": 1.0, "answer": {"content": said, "finish_reason": "stop"}}
         for side, said in (("tested", tested), ("against", "b"))
     }
     messages = [{"role": "user", "content": words}] if words else []
-    told = {"version": 1, "test": "test-1", "request": {"messages": messages}, **sides}
+    told = {"version": 1, "test": "test-1", "request": {"messages": messages, "cluster": cluster}, **sides}
     return json.dumps({"stream": stream, "number": number, **told}).encode()
 
 
@@ -175,6 +175,32 @@ def test_one_pair_of_each_conversation_counts_wherever_a_job_is_killed(
     left = list(cluster.objects)
     assert all(path.startswith("traffic/formula/roots/test-1/") for path in left)
     assert not any(said in cluster.objects[path].decode().split() for path in left for said in words)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    requests=st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["", *"123"])), max_size=12),
+    kills=st.lists(st.integers(0, 25), max_size=6),
+)
+def test_one_pair_counts_of_all_that_begin_alike_or_are_of_one_cluster(
+    requests: list[tuple[str, str]], kills: list[int]
+) -> None:
+    """Whoever makes up clusters makes no more pairs of it: they only join what would count by itself."""
+    cluster, counted = Cluster(), set[tuple[str, str]]()
+    for number, (said, named) in enumerate(requests):
+        path = f"{FOLDER}/{NOW + number}-x-{number:06d}.jsonl"
+        cluster.objects[path] = record("x", number, words=said, cluster=named)
+        if not any(said == other or (named and named == its) for other, its in counted):
+            counted.add((said, named))
+    for kill in [*kills, -1]:
+        cluster.killed_at, cluster.moments = kill, 0
+        try:
+            work(job(cluster))
+        except Killed:
+            pass
+    cluster.fold()
+    assert cluster.tally.pairs == len(counted) <= len({said for said, _ in requests})
+    assert sum(cluster.tally.left_out.values()) == len(requests) - len(counted)
 
 
 def test_another_gateway_and_a_later_job_know_which_conversations_have_their_pair() -> None:

@@ -22,9 +22,9 @@ from combee.methods.registry import served_text
 from combee.plan.playbook.judging import JudgeTask, read_left_out, read_pairs, write_pairs
 from combee.pod import repeat as module
 from combee.pod.judge import config_map
-from combee.pod.repeat import Repeat, in_hash_order
+from combee.pod.repeat import Repeat
 from combee.settings import JudgeSettings
-from combee.work.judge import read_samples
+from combee.work.judge import in_hash_order, read_samples
 
 FINE = json.dumps(
     {"choices": [{"message": {"role": "assistant", "content": "4"}, "finish_reason": "stop"}]}
@@ -252,6 +252,26 @@ def test_what_begins_with_the_same_words_is_asked_once_and_told(tmp_path: Path) 
     scene = Scene(tmp_path, ["one", "two", "one", "one"]).job(answered({}))
     assert sorted(scene.asked) == ["one", "one", "two", "two"]
     assert scene.tally.left_out == {0: 2} and scene.tally.spans == {"replay": ((2, 3),)}
+
+
+def test_of_a_cluster_one_request_is_asked_and_its_name_goes_to_nobody(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, ["one", "two", "three"])
+    path = tmp_path / "data/requests/asked.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row, cluster in zip(rows, ("customer-7", "customer-7", "customer-8"), strict=True):
+        row["cluster"] = cluster
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    bodies: list[bytes] = []
+
+    def answer(request: Request) -> Reply:
+        bodies.append(request.body)
+        return 200, {}, FINE
+
+    scene.job(answer)
+    assert len(set(scene.asked)) == 2 and "three" in scene.asked and scene.tally.left_out == {0: 1}
+    kept = b"".join(file.read_bytes() for file in (tmp_path / "store").rglob("*.jsonl"))
+    assert kept.count(b'"cluster"') == 2 and b"customer" not in kept
+    assert not any(b"cluster" in body or b"customer" in body for body in bodies)
 
 
 def test_each_version_is_put_in_front_as_its_method_says(tmp_path: Path) -> None:

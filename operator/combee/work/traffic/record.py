@@ -5,6 +5,7 @@ Pure. Only fields of a list are kept; every text in them is redacted before it i
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -32,6 +33,8 @@ KEPT = (
     "reasoning_effort",
 )
 """The fields kept of a request; ``user``, ``metadata`` and others that name people or accounts are not."""
+CLUSTER = "cluster"
+"""The field of a kept request that tells which others it belongs to; no model is sent it."""
 _SETTINGS = frozenset(
     {"temperature", "top_p", "max_tokens", "max_completion_tokens", "seed", "tools", "response_format"}
 )
@@ -71,8 +74,9 @@ def _number(value: float) -> Any:
     return value if public == text else public
 
 
-def request_record(body: bytes) -> dict[str, Any] | None:
-    """Return the redacted request as the client sent it, without a playbook; None if it cannot be read."""
+def request_record(body: bytes, cluster: str = "") -> dict[str, Any] | None:
+    """Return the redacted request as the client sent it, without a playbook; None if it cannot be read.
+    ``cluster``: what its client said that it belongs to; only a digest of that is kept."""
     try:
         raw = read_json(body)
     except ValueError:
@@ -82,6 +86,8 @@ def request_record(body: bytes) -> dict[str, Any] | None:
     kept = {name: redacted(raw[name], numbers=name not in _SETTINGS) for name in KEPT if name in raw}
     if isinstance(messages := kept.get("messages"), list):
         kept["messages"] = [_nameless(one) for one in messages]
+    if cluster:
+        kept[CLUSTER] = hashlib.sha256(f"{CLUSTER}\n{cluster}".encode("utf-8", "replace")).hexdigest()[:16]
     return kept
 
 
