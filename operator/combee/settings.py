@@ -152,6 +152,15 @@ class ReachSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class S3Settings:
+    """Where the environment sends S3 clients that no Secret sends elsewhere, as AWS's clients read it."""
+
+    of_s3: str = _variable("AWS_ENDPOINT_URL_S3")
+    of_all: str = _variable("AWS_ENDPOINT_URL")
+    """that of all services; the one above comes first."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerSettings(PodSettings):
     """What a step's pod is told: the layout of its files, and who it is."""
 

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from combee.errors import AddressNotAllowedError
+from combee.errors import AddressNotAllowedError, UserError
 from combee.settings import ReachSettings, read_settings
 
 _METADATA = frozenset(
@@ -155,8 +155,8 @@ def checked_sockets(url: str = "") -> dict[str, Any]:
     Raises AddressNotAllowedError. ``url``: the endpoint; without one it is AWS.
 
     A proxy is looked at as any host is. Of an endpoint's names only the node's and metadata services' are
-    refused: it stands in a Secret, which an editor of runs cannot write, and often a store is a service of
-    another namespace.
+    refused: it stands in a Secret or in the environment, neither of which an editor of runs can write, and
+    often a store is a service of another namespace. Raises UserError for a proxy that is no address.
     """
     if (limits := reach()) is None:
         return {}
@@ -179,7 +179,21 @@ def _s3_proxy(url: str) -> str:
     so for them it is a proxy whatever NO_PROXY says."""
     parts = urlsplit(url or "https:")
     proxy = "" if url and proxy_bypass(parts.netloc) else getproxies().get(parts.scheme, "")
-    return urlsplit(proxy if proxy.startswith(("http:", "https:", "//")) else f"//{proxy}").hostname or ""
+    if not proxy:
+        return ""
+    try:
+        address = urlsplit(proxy if proxy.startswith(("http:", "https:", "//")) else f"//{proxy}")
+        host = address.hostname if address.port != 0 else None
+    except ValueError:
+        host = None
+    if not host or any(letter.isspace() for letter in host):
+        # Its value may hold a password, and is not repeated.
+        raise UserError(
+            f"{parts.scheme.upper()}_PROXY is not the address of a proxy",
+            where="the environment",
+            fix="Write it like http://proxy.example.com:3128",
+        )
+    return host
 
 
 def _checked_socket(place: tuple[Any, ...]) -> socket.socket:

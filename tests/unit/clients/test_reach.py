@@ -23,7 +23,7 @@ from combee.clients.prometheus import PrometheusApi
 from combee.clients.reach import Reach, check_by_name, resolve_now
 from combee.clients.store.s3 import s3_options
 from combee.clients.store.store import Store
-from combee.errors import AddressNotAllowedError, CombeeError
+from combee.errors import AddressNotAllowedError, CombeeError, UserError
 from combee.gateway.upstream import NoAnswerError, Upstreams
 from host_lists import REFUSED, TAKEN
 from tls_server import TlsServer, make_certificate, serving
@@ -353,6 +353,36 @@ def test_a_proxy_that_an_s3_endpoint_is_not_asked_by_is_not_looked_at(
     assert s3_options({**KEYS, "AWS_ENDPOINT_URL": "http://minio.stores.svc:9000"})["endpoint_url"]
     with pytest.raises(AddressNotAllowedError, match=r"x\.other\.svc"):
         s3_options({**KEYS, "AWS_ENDPOINT_URL": "http://s3.example.com"})
+
+
+@pytest.mark.parametrize("secret", [{}, KEYS])
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
+def test_an_s3_endpoint_of_the_environment_is_looked_at_as_a_secrets_is(
+    name: str, secret: dict[str, str], hosts: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://metadata:9000")
+    monkeypatch.setenv(name, "http://metadata.google.internal:9000")
+    hosts.of = {"metadata.google.internal": ("10.0.0.7",), "metadata": ("10.0.0.7",)}
+    with pytest.raises(AddressNotAllowedError, match=r"metadata\.google\.internal: it is the node"):
+        s3_options(secret)
+    monkeypatch.setenv(name, "http://minio.stores.svc:9000")
+    hosts.of = {"minio.stores.svc": ("10.0.0.7",)}
+    assert "endpoint_url" not in s3_options(secret), "the client itself reads it"
+    if secret:
+        assert s3_options({**secret, "AWS_ENDPOINT_URL": "http://minio.stores.svc:9000"})["endpoint_url"]
+    monkeypatch.setenv(name, "minio:9000")
+    with pytest.raises(UserError, match=f"{name} is not an http"):
+        s3_options(secret)
+
+
+@pytest.mark.parametrize("proxy", ["foo bar", "http://[foo", "http://foo:bar", "foo:99999", "http://:3128"])
+def test_a_proxy_to_s3_that_is_no_address_is_named_and_not_quoted(
+    proxy: str, hosts: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    with pytest.raises(UserError, match="HTTPS_PROXY is not the address of a proxy") as refused:
+        s3_options()
+    assert "foo" not in str(refused.value)
 
 
 @pytest.mark.parametrize("host", ["a b.example.com", "llm。other。svc", "fe80::1%no-zone", "::1%25eth0"])

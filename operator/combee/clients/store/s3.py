@@ -9,8 +9,10 @@ from urllib.parse import urlsplit
 
 from combee.clients.reach import checked_sockets
 from combee.errors import UserError
+from combee.settings import S3Settings, read_settings
 
 KEY_ID, KEY = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
+ENDPOINT = "AWS_ENDPOINT_URL"
 REQUIRED_KEYS = (KEY_ID, KEY)
 
 CONNECT_SECONDS = 10
@@ -31,12 +33,12 @@ _PASSING_NAMES = {
 
 def s3_options(secret: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return fsspec's options for ``s3://``: deadlines, retries, what may be asked, and the credentials of a
-    given Secret.
+    given Secret. An endpoint that the environment names, and the Secret does not, is looked at as a Secret's.
 
     Without a Secret the client looks for credentials where AWS clients do (environment, web identity).
     Raises UserError that names the missing or wrong key, and never a value; and AddressNotAllowedError.
     """
-    url = _checked_endpoint((secret or {}).get("AWS_ENDPOINT_URL", "").strip())
+    url = _checked_endpoint((secret or {}).get(ENDPOINT, "").strip(), ENDPOINT, "secretRef")
     options: dict[str, Any] = {
         "config_kwargs": {
             "connect_timeout": CONNECT_SECONDS,
@@ -44,7 +46,7 @@ def s3_options(secret: Mapping[str, str] | None = None) -> dict[str, Any]:
             "retries": {"mode": "standard", "max_attempts": TRIES},
         }
     }
-    if connections := checked_sockets(url):
+    if connections := checked_sockets(url or _of_environment()):
         options["config_kwargs"]["connector_args"] = connections
     if not secret:
         return options
@@ -63,7 +65,14 @@ def s3_options(secret: Mapping[str, str] | None = None) -> dict[str, Any]:
     return options
 
 
-def _checked_endpoint(url: str) -> str:
+def _of_environment() -> str:
+    """Return the endpoint that the client takes from the environment; empty where it names none."""
+    settings = read_settings(S3Settings, "combee")
+    name, url = (f"{ENDPOINT}_S3", settings.of_s3) if settings.of_s3 else (ENDPOINT, settings.of_all)
+    return _checked_endpoint(url, name, "the environment")
+
+
+def _checked_endpoint(url: str, name: str, where: str) -> str:
     if not url:
         return ""
     try:
@@ -73,8 +82,8 @@ def _checked_endpoint(url: str) -> str:
         good = False
     if not good or "@" in url:
         raise UserError(
-            "AWS_ENDPOINT_URL is not an http:// or https:// address without credentials",
-            where="secretRef",
+            f"{name} is not an http:// or https:// address without credentials",
+            where=where,
             fix="Write it like https://minio.example.com:9000",
         )
     return url
