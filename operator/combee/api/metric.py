@@ -27,6 +27,9 @@ class Tolerance(Model):
     )
     relative: Float = Field(default=0.0001, ge=0, le=1, description="As a share of the target.")
 
+    def __str__(self) -> str:
+        return f"{self.absolute} or {self.relative} of the target"
+
 
 class Ceiling(Model):
     """What a verdict of the evaluator may take on average, as profile measures it."""
@@ -114,9 +117,16 @@ class Scored(Model):
 
     @property
     def scored_by(self) -> str:
-        """How answers are scored, and what scores are put together how, in words."""
-        passes = f", {self.pass_k}" if self.pass_k is not None else ""
-        return f"{self.metric}{passes}{f', clustered by {self.cluster_by}' if self.cluster_by else ''}"
+        """How answers are scored, and what scores are put together how, in words; what is as it is where a
+        manifest says nothing is not said. The criteria of a rubric are a version's ``spec.origin.rubric``."""
+        parts: list[str] = [self.metric]
+        if self.tolerance not in (None, Tolerance()):
+            parts[0] += f" within {self.tolerance}"
+        if self.right_from not in (None, RIGHT_FROM):
+            parts.append(f"right from {self.right_from}")
+        parts += [str(self.pass_k)] if self.pass_k is not None else []
+        parts += [f"clustered by {self.cluster_by}"] if self.cluster_by else []
+        return ", ".join(parts)
 
     @property
     def repeats(self) -> int:

@@ -224,6 +224,20 @@ def test_scores_of_two_ways_are_not_compared(ways: tuple[str, str], active: str)
         assert said in world.says("HeldOutPassed", "c")
 
 
+@pytest.mark.parametrize(("criteria", "active"), [("It is short.", "c"), ("It is long.", "b")])
+def test_scores_by_the_criteria_of_two_rubrics_are_not_compared(criteria: str, active: str) -> None:
+    """Also of versions that an earlier release made: their criteria stand in their spec."""
+    short, other = ({"origin": {"rubric": {"criteria": [one]}}} for one in ("It is short.", criteria))
+    scores = [replace(gate(better), scored_by="rubric") for better in (0.2, 0.2, 0.4)]
+    world = World().add("a", scores=scores[0], **short).settle()
+    world.add("b", parent="a", scores=scores[1], **short).settle()
+    world.add("c", parent="a", scores=scores[2], **other).settle()
+    assert world.active == active
+    if active == "b":
+        assert world.why("HeldOutPassed", "c") == ("False", "StaleBase")
+        assert "by the criteria of different rubrics" in world.says("HeldOutPassed", "c")
+
+
 def test_a_heldout_that_moved_refuses_the_comparison_until_it_is_named() -> None:
     moved = "f" * 64
     world = World().add("a").settle().add("b", parent="a", scores=gate(0.2, held_out=moved)).settle()

@@ -104,6 +104,27 @@ def manifest(**task: object) -> dict[str, object]:
     }
 
 
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        pytest.param({"metric": "numeric"}, "numeric", id="numbers"),
+        pytest.param({"metric": "numeric", "tolerance": {"absolute": 0.005}}, "numeric", id="the default"),
+        pytest.param(
+            {"metric": "numeric", "tolerance": {"absolute": 1}},
+            "numeric within 1.0 or 0.0001 of the target",
+            id="a tolerance",
+        ),
+        pytest.param({"metric": "tokenF1", "rightFrom": 0.75}, "tokenF1", id="the default share"),
+        pytest.param({"metric": "tokenF1", "rightFrom": 0.9}, "tokenF1, right from 0.9", id="a share"),
+    ],
+)
+def test_how_scores_were_made_is_in_words_where_it_is_not_the_default(
+    task: dict[str, object], words: str
+) -> None:
+    spec = parse_run(manifest(type="Reply", **task), "test").spec.task
+    assert spec.scored_by == f"{words}, clustered by customer"
+
+
 def test_train_needs_no_clusters_and_traces_have_none() -> None:
     spec = parse_run(manifest(), "test").spec.task
     assert [cluster_field(spec, split) for split in ("train", "heldOut", "test")] == [

@@ -141,6 +141,8 @@ def _measured(
         if version.gate.scored_by != active.gate.scored_by:
             ways = f"it was scored by {version.gate.scored_by}, and the active one by {active.gate.scored_by}"
             return _not_measured(version, active, ways)
+        if version.spec.origin.rubric != active.spec.origin.rubric:
+            return _not_measured(version, active, "the two were scored by the criteria of different rubrics")
         scores = active.gate.best
     elif version.gate is not None:
         scores = version.gate.baseline
