@@ -12,8 +12,8 @@ from combee.api.digests import manifest_digest
 from combee.api.run import PromptLearningRun
 from combee.api.status import RunStatus
 from combee.clients.kubernetes.kube import Kube, Object
-from combee.errors import BugError, ManifestError
-from combee.names import RUN_KIND
+from combee.errors import BugError, ClusterError, ManifestError
+from combee.names import RUN_KIND, workload_name
 from combee.objects.engines import check_run
 from combee.objects.types import Settings
 from combee.observe.nodes import Nodes
@@ -87,12 +87,24 @@ class Ticker:
     async def _refuse(self, raw: Object, before: RunStatus, error: RefusedError) -> float | None:
         if before.phase.over:
             # What it came to stays, whatever is allowed by now. What it still holds may be let go of later.
-            return NEVER if _at_rest(before) else None
+            return NEVER if _at_rest(before) or await self._holds_nothing(raw, before) else None
         after = refused_status(
             before, raw["metadata"].get("generation", 0), error.reason, str(error), rfc3339(self.clock())
         )
         await self._write(raw, before, after)
         return NEVER
+
+    async def _holds_nothing(self, raw: Object, before: RunStatus) -> bool:
+        """Return whether nothing is left of a run that is over: no step under way and no place in a queue,
+        whatever its status says, which is not written anew while its manifest cannot be read."""
+        meta = raw["metadata"]
+        name = workload_name(meta["name"], meta["uid"])
+        try:
+            return not before.steps and await self.kube.get("Workload", meta["namespace"], name) is None
+        except ClusterError as error:
+            if error.status != 403:
+                raise
+            return False
 
     async def _go_on(self, key: Key, raw: Object, run: PromptLearningRun, before: RunStatus) -> float | None:
         meta = raw["metadata"]

@@ -98,6 +98,19 @@ async def test_a_run_that_is_over_stays_what_it_came_to_though_nobody_can_read_i
     assert NAME not in kube.of("Workload")
 
 
+async def test_a_run_that_is_over_and_holds_nothing_is_looked_at_once_though_nobody_can_read_it() -> None:
+    kube = await cluster(*conditions(QuotaReserved="True", Admitted="True"))
+    add_run(kube, Memory(run=OVER, started=NOW - 100, ended=NOW - 1), "NothingBetter")
+    run = kube.of(names.RUN_KIND)[OWNER.name]
+    del run["spec"]["method"]
+    run["status"]["steps"] = [{"name": "formula-i001-map-a0", "kind": "map"}]
+    kube.of("Workload").clear()
+    assert await tick(kube) is None, "a step may be under way"
+    run["status"]["steps"] = []
+    assert await tick(kube) == NEVER
+    assert run["status"]["phase"] == "NothingBetter" and quota(kube)[1] == "Reserved"
+
+
 async def test_a_run_that_is_over_leaves_its_queue_though_it_would_be_refused_by_now() -> None:
     kube = await cluster(*conditions(QuotaReserved="True", Admitted="True"))
     add_run(kube, Memory(run=OVER, started=NOW - 100, ended=NOW - 1), "NothingBetter")
