@@ -15,8 +15,8 @@ from combee.errors import DataError
 from combee.methods.ace import AceMethod, inherit
 from combee.methods.ace.change import with_verdicts
 from combee.methods.ace.entries import entry_digest
-from combee.methods.ace.facts import facts_of, section_of
-from combee.methods.ace.ledger import Change, Harm, Ledger, Support, Vote, from_json
+from combee.methods.ace.facts import facts_of, lessons_of, section_of
+from combee.methods.ace.ledger import Change, Harm, Ledger, Run, Support, Vote, from_json
 from combee.methods.ace.matching import Readers
 from combee.methods.ace.replay import to_replay
 from combee.methods.gepa import GepaMethod
@@ -114,6 +114,39 @@ def test_votes_of_long_ago_do_not_count_any_more() -> None:
     first = playbook(learned()).text
     assert playbook(ledger).text == first.replace("helpful=1", "helpful=0") != first
     assert [one for one in ledger.supports if one.entry == DIGEST], "its source is known for good"
+
+
+VERDICTS = st.frozensets(
+    st.builds(
+        Verdict,
+        entry_digest=st.sampled_from([DIGEST, entry_digest(OTHER)]),
+        source=st.sampled_from(["", "17@1", "18@1"]),
+        fixed=st.booleans(),
+        harmed=st.integers(0, 1),
+        controls=st.just(()),
+        run=st.integers(0, 3),
+    ),
+    max_size=12,
+)
+
+
+@given(VERDICTS, VERDICTS)
+def test_replays_that_count_no_longer_stay_behind_and_nothing_that_is_read_changes(
+    one: frozenset[Verdict], other: frozenset[Verdict]
+) -> None:
+    def handed_on(verdicts: frozenset[Verdict]) -> frozenset[Verdict]:
+        runs = frozenset(Run(number, f"run-{number}", "ab") for number in (1, 2, 3))
+        ledger = replace(learn(add(RULE, "17@1"), add(OTHER, "18@1")), verdicts=verdicts, runs=runs)
+        kept = from_json(handed(ledger).encode())
+        assert playbook(kept) == playbook(ledger)
+        for digest, lesson in lessons_of(ledger).members.items():
+            after, last = lessons_of(kept).members[digest], {None: None, 0: 4}
+            assert (after.wins, after.losses) == (lesson.wins, lesson.losses)
+            assert after.last_run == last.get(lesson.last_run, lesson.last_run)
+        return frozenset(replace(verdict, run=verdict.run % 4) for verdict in kept.verdicts)
+
+    assert len(handed_on(one)) <= len(one)
+    assert handed_on(handed_on(one) | handed_on(other)) == handed_on(one | other), "joins do not depend on it"
 
 
 def test_a_ledger_that_is_too_large_loses_what_is_not_shown_the_oldest_first(

@@ -115,7 +115,7 @@ def test_the_next_run_looks_again_and_the_newest_verdict_counts() -> None:
     for number in range(4):
         ledger = verified(ledger, lambda e, w, r: w, batch(ledger))[0].artifact
         ledger = next_run(ledger, f"run-{number}")
-    assert len([one for one in ledger.verdicts if one.won]) == 5
+    assert [one.run for one in ledger.verdicts if one.won] == [5], "what counts no longer stays behind"
     done, _ = verified(ledger, lambda e, w, r: False, batch(ledger))
     assert why_left_out(done.artifact, RULE) == "replay"
     # What was retired stays so for the runs after, and comes back where an example of theirs asks for it.

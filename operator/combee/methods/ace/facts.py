@@ -52,11 +52,14 @@ def facts_of(ledger: Ledger) -> Facts:
     deletions = [change for change in sorted(ledger.changes) if change.op == "DELETE"]
     known = ledger.texts
     lines = layout(ledger.initial)
+    tried = grouped(sorted(ledger.verdicts), lambda verdict: verdict.entry_digest)
     return Facts(
         supports=grouped(sorted(ledger.supports), lambda support: support.entry),
         votes=grouped(sorted(ledger.votes), lambda vote: vote.entry),
-        wins=Counter(verdict.entry_digest for verdict in ledger.verdicts if verdict.won),
-        tried=grouped(sorted(ledger.verdicts), lambda verdict: verdict.entry_digest),
+        wins=Counter(
+            {entry: sum(one.won for one in deciding(verdicts)) for entry, verdicts in tried.items()}
+        ),
+        tried=tried,
         refused={r.entry_digest: r.kind for r in sorted(ledger.refusals) if r.kind in ("leak", "injection")},
         replacements=tuple(
             c for c in sorted(ledger.changes) if c.op != "DELETE" and c.base in known and c.result in known
@@ -225,14 +228,13 @@ def _gather(
     given = [facts.bullets[d] for d in voters if d in facts.bullets]
     own = [s for d in cluster for s in facts.supports.get(d, ())]
     verdicts = [verdict for d in cluster for verdict in facts.tried.get(d, ())]
-    decided = [verdict for verdict in verdicts if verdict.won or verdict.lost]
-    newest = [verdict for verdict in decided if verdict.run == _newest(decided)]
+    newest = deciding(verdicts)
     wins, losses = sum(verdict.won for verdict in newest), sum(verdict.lost for verdict in newest)
     tried = verdicts
     deletions = [change for d in cluster for change in facts.deletions.get(d, ())]
     harms = [harm for d in cluster for harm in facts.harms.get(d, ())]
     if any(support.run == 0 for support in own):
-        lost = losses > wins and _newest(decided) != 0
+        lost = losses > wins and newest[0].run != 0
         if lost or any(change.run for change in deletions) or any(harm.run for harm in harms):
             tried = [verdict for verdict in verdicts if verdict.run == 0]
         deletions = [change for change in deletions if change.run == 0]
@@ -246,7 +248,7 @@ def _gather(
         wins=wins,
         losses=losses,
         tried=frozenset(verdict.source for verdict in tried),
-        last_run=_newest(verdicts),
+        last_run=newest_run(verdicts),
         deleters=frozenset(example_of(change.source) for change in deletions),
         harms=bool(harms),
         section=section_of(own),
@@ -254,7 +256,14 @@ def _gather(
     )
 
 
-def _newest(verdicts: Sequence[Verdict]) -> int | None:
+def deciding(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Return the verdicts that count: those, won or lost, of the newest run that decided anything."""
+    decided = [verdict for verdict in verdicts if verdict.won or verdict.lost]
+    run = newest_run(decided)
+    return [verdict for verdict in decided if verdict.run == run]
+
+
+def newest_run(verdicts: Sequence[Verdict]) -> int | None:
     """Return the newest run that these are of; 0, this one, is newer than all others."""
     runs = {verdict.run for verdict in verdicts}
     return 0 if 0 in runs else max(runs, default=None)

@@ -8,10 +8,11 @@ example. So the source ``17@2`` is handed on as ``17#1b2c3d4e@2``, by the digest
 ``17@2`` again where a run learns from the same split. Ids that are more than a number mean the same example
 everywhere, and stay.
 
-**What stays behind.** Texts that were refused as private; votes of more than ``VOTING_RUNS`` runs ago; and,
-where a ledger has over ``MOST_BYTES``, what older examples than the newest say of an entry
-(``MOST_EXAMPLES``), then entries that are not in the playbook, those first of which nothing was heard for
-longest, and last those that what is in the playbook rests on.
+**What stays behind.** Texts that were refused as private; votes of more than ``VOTING_RUNS`` runs ago;
+replays of an entry that count no longer, since a newer run decided it; and, where a ledger has over
+``MOST_BYTES``, what older examples than the newest say of an entry (``MOST_EXAMPLES``), then entries that
+are not in the playbook, those first of which nothing was heard for longest, and last those that what is in
+the playbook rests on.
 
 **What is forgotten.** Each run is named with what it learned without. A run that is to learn without a row
 takes a ledger only where all of its runs did: what else it says may come from that row, whoever supports it.
@@ -27,13 +28,14 @@ from itertools import chain
 from typing import Any
 
 from combee.algo.graph import closure
+from combee.algo.grouping import grouped
 from combee.algo.seeds import digest_of
 from combee.errors import DataError
 from combee.methods.ace.change import initial
 from combee.methods.ace.entries import normalise_entry, section_key
-from combee.methods.ace.facts import facts_of, lessons_of, section_of
+from combee.methods.ace.facts import deciding, facts_of, lessons_of, newest_run, section_of
 from combee.methods.ace.ledger import Ledger, Run, from_json
-from combee.methods.protocol import INITIAL, Rendered
+from combee.methods.protocol import INITIAL, Rendered, Verdict
 from combee.records import example_of
 
 VOTING_RUNS = 3
@@ -68,9 +70,20 @@ def handed_on(
     ledger = replace(
         ledger,
         votes=frozenset(vote for vote in ledger.votes if vote.run > number - VOTING_RUNS),
+        verdicts=_that_count(ledger.verdicts),
         runs=artifact.runs | {Run(number, by, split, model, tuple(sorted(forgotten)))},
     )
     return _within(ledger, {*rendered.included}).to_json()
+
+
+def _that_count(verdicts: Iterable[Verdict]) -> frozenset[Verdict]:
+    """Return of each entry's verdicts those that count and those of its newest replays, which say when it was
+    replayed last: one more run of a line adds no more of them."""
+    kept = set[Verdict]()
+    for ones in grouped(verdicts, lambda verdict: verdict.entry_digest).values():
+        last = newest_run(ones)
+        kept |= {*deciding(ones), *(one for one in ones if one.run == last)}
+    return frozenset(kept)
 
 
 def started(text: str, *, train: str, forgotten: Sequence[str] = ()) -> Ledger:
