@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+import pytest
+
 from combee.sim import params, planted
 
 
@@ -34,3 +36,13 @@ def test_what_held_before_a_drift_is_the_mistake_after_it_and_rules_stand_as_bef
     assert planted.line is first
     assert one.score == one.fresh > 0.5, "the first run of a lifetime starts from nothing"
     assert two.score > 0.5 and two.ledger_bytes > one.ledger_bytes
+
+
+@pytest.mark.slow
+def test_a_lifetime_does_not_hold_on_to_rules_that_were_replaced() -> None:
+    """Two rules are replaced before each run. 21 stale ones are read in eight runs where entries are looked
+    at by age alone, and new ones replayed beside those that they replace."""
+    from bench.worlds.drift import life
+
+    lived = asyncio.run(life(8, lifetime=2))
+    assert sum(one.stale for one in lived) <= 8
