@@ -33,6 +33,7 @@ LAPTOP = {
     "mipro.yaml",
     "appworld.yaml",
     "tau2.yaml",
+    "tau2-small.yaml",
     "adapter.yaml",
     "replies.yaml",
     "replies-real.yaml",

@@ -21,7 +21,9 @@ from combee.errors import UserError
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.yaml"))
 RUNS = [
-    name for name in EXAMPLES if name not in ("playbook.yaml", "kagent.yaml", "tau2.yaml", "appworld.yaml")
+    name
+    for name in EXAMPLES
+    if name not in ("playbook.yaml", "kagent.yaml", "tau2.yaml", "tau2-small.yaml", "appworld.yaml")
 ]
 """A Playbook is previewed beside its versions: test_kubectl_playbook_preview does it. The rows of a benchmark
 come of a checkout: test_benchmarks makes one."""
