@@ -8,8 +8,11 @@ from __future__ import annotations
 import base64
 import io
 import json
+import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +26,11 @@ from test_containers import ADDRESS, ALLOWED
 from combee.assembly.benchmarks.appworld import read_appworld
 from combee.assembly.benchmarks.layout import Splits, with_held_out
 from combee.assembly.benchmarks.tau2 import read_tau2
+from combee.assembly.benchmarks.terminal_bench import read_terminal_bench
 
 sys.path.insert(0, str(REPOSITORY / "tests" / "e2e"))
-from benchmark_layouts import STANDINS, appworld_root, tau2_checkout
-from gardener import code, gardener
+from benchmark_layouts import STANDINS, appworld_root, tau2_checkout, terminal_bench_tasks
+from gardener import code, gardener, shell
 
 pytestmark = pytest.mark.timeout(1200)
 EXAMPLES = REPOSITORY / "examples"
@@ -61,7 +65,8 @@ class Small:
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_LZMA) as archive:
             for path in (EXAMPLES / self.example / f"{self.program}.py", STANDINS / f"{self.example}.py"):
-                archive.writestr(path.name, path.read_text())
+                if path.exists():
+                    archive.writestr(path.name, path.read_text())
             for path in sorted(self.data.rglob("*.*")) if self.data else ():
                 archive.writestr(str(path.relative_to(self.data.parent)), path.read_text())  # type: ignore[union-attr]
         text = base64.b64encode(packed.getvalue()).decode()
@@ -144,3 +149,46 @@ def test_appworld_learns_by_scenario(cluster: Cluster, namespace: str, tmp_path:
         look = looked(cluster, namespace, model.url, tmp_path / "operator.log", small)
     assert look["counts"]["gateRows"] == 8 and look["usage"]["task"]["calls"] == 2 * 16
     assert look["scores"]["gateLow"] > 0
+
+
+@contextmanager
+def serving(cluster: Cluster, namespace: str) -> Iterator[str]:
+    """The URL of the server of environments, which has the rights that its example gives it."""
+    rights = ("ServiceAccount", "Role", "RoleBinding")
+    example = (EXAMPLES / "terminal-bench" / "environments.yaml").read_text()
+    made = [one for one in yaml.safe_load_all(example) if one["kind"] in rights]
+    for one in made:
+        one["metadata"]["namespace"] = namespace
+    made[-1]["subjects"][0]["namespace"] = namespace
+    cluster.kubectl("apply", "-f", "-", stdin=made)
+    account = f"--kubectl=--as=system:serviceaccount:{namespace}:environments"
+    words = ("--image-prefix", "localhost/combee-", "--namespace", namespace, "--restricted", account)
+    server = subprocess.Popen(
+        [sys.executable, EXAMPLES / "terminal-bench/serve.py", *words, "--host", ADDRESS, "--port", "0"],
+        env=cluster.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert server.stdout is not None
+        yield server.stdout.readline().split()[-1]
+    finally:
+        server.terminate()
+        server.communicate()
+
+
+def test_terminal_bench_learns_in_environments_of_its_tasks_images(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    images = [cluster.image("worker"), cluster.image("operator")]
+    splits = with_held_out(read_terminal_bench(terminal_bench_tasks(tmp_path / "tasks", images)), None)
+    with gardener(ADDRESS, agent=shell) as model, serving(cluster, namespace) as url:
+        args = ("--environments", url, "--tasks", f"{FOLDER}/tasks")
+        small = Small("terminal-bench", "play", splits, tmp_path / "tasks", args)
+        look = looked(cluster, namespace, model.url, tmp_path / "operator.log", small)
+        left = cluster.get(
+            "pods", "-l", "app.kubernetes.io/name=terminal-bench-environment", namespace=namespace
+        )
+    assert look["counts"]["gateRows"] == 12 and look["scores"]["gateLow"] > 0
+    assert look["scores"]["gateBest"] == 1, "resolved rate"
+    assert not [pod for pod in left["items"] if "deletionTimestamp" not in pod["metadata"]]

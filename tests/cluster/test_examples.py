@@ -34,6 +34,7 @@ LAPTOP = {
     "appworld.yaml",
     "tau2.yaml",
     "tau2-small.yaml",
+    "terminal-bench.yaml",
     "adapter.yaml",
     "replies.yaml",
     "replies-real.yaml",

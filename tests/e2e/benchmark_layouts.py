@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,43 @@ def tau2_checkout(folder: Path) -> Path:
     splits = {"train": [row["id"] for row in train], "test": [row["id"] for row in test]}
     splits["base"] = splits["train"] + splits["test"]
     (domain / "split_tasks.json").write_text(json.dumps(splits))
+    return folder
+
+
+def terminal_bench_tasks(folder: Path, images: Sequence[str]) -> Path:
+    """48 tasks in Harbor's layout, of these images in turn: each is to write how much water a pot needs."""
+    for number, row in enumerate([*pots("train")[:24], *pots("heldout")[:24]]):
+        task = folder / f"{row['id']}"
+        for part in ("environment", "solution", "tests"):
+            (task / part).mkdir(parents=True)
+        says = {
+            "task.toml": f"""
+                schema_version = "1.1"
+                [verifier]
+                timeout_sec = 60.0
+                [agent]
+                timeout_sec = 60.0
+                [environment]
+                docker_image = "{images[number % len(images)]}"
+                cpus = 0.2
+                memory_mb = 64
+                """,
+            "instruction.md": f"{asked(row)} It stands in {row['soil']} soil. Write it to /tmp/water.",
+            "solution/solve.sh": f"#!/bin/sh\necho {row['need']} >/tmp/water\n",
+            "tests/test.sh": f"""\
+                #!/bin/sh
+                . /tests/deep/need.sh
+                [ "$(cat /tmp/water)" = "$need" ] && reward=1 || reward=0
+                [ $reward = 1 ] || echo "{lesson(row)}"
+                echo $reward >/logs/verifier/reward.txt
+                """,
+            "tests/deep/need.sh": f"need={row['need']}\n",
+        }
+        for name, content in says.items():
+            (task / name).parent.mkdir(exist_ok=True)
+            (task / name).write_text(textwrap.dedent(content))
+        for script in ("solution/solve.sh", "tests/test.sh"):
+            (task / script).chmod(0o755)
     return folder
 
 

@@ -41,6 +41,18 @@ def code(body: dict[str, Any]) -> dict[str, Any]:
     return {"role": "assistant", "content": f"```python\n{done}\n```"}
 
 
+def shell(body: dict[str, Any]) -> dict[str, Any]:
+    """The same by shell commands, in an environment of Terminal-Bench."""
+    system, *said = [message["content"] for message in body["messages"]]
+    if "exit code 0" in said[-1]:
+        return {"role": "assistant", "content": "DONE"}
+    told = re.search(r"a (\w+)\..* in (\w+) soil", said[0])
+    assert told is not None
+    need = re.search(rf"A {told.group(1)} in {told.group(2)} soil needs (\d+) ml", system)
+    water = f"echo {need.group(1) if need else 100} >/tmp/water"
+    return {"role": "assistant", "content": f"```sh\n{water}\n```"}
+
+
 def _reflect(_: str, user: str) -> dict[str, Any]:
     right = re.search(r"A \w+ in \w+ soil needs \d+ ml", user)
     lessons = [f"{right.group(0)}."] if right else []

@@ -59,6 +59,41 @@ def appworld(
     raise typer.Exit(guarded(lambda: _written(read_appworld(root, dataset), output, None)))
 
 
+@app.command(
+    "terminal-bench",
+    epilog="Example: combee rows terminal-bench terminal-bench-2 -o examples/terminal-bench/rows",
+)
+def terminal_bench(
+    checkout: Annotated[
+        Path, typer.Argument(metavar="CHECKOUT", help="A folder whose folders are tasks in Harbor's layout.")
+    ],
+    output: Output,
+    image_prefix: Annotated[
+        str,
+        typer.Option(
+            "--image-prefix",
+            metavar="PREFIX",
+            help="Where you pushed images of tasks that name none; the folder's name follows.",
+        ),
+    ] = "",
+    leave_out: Annotated[
+        list[str] | None, typer.Option("--leave-out", metavar="TASK", help="A task to leave out; repeatable.")
+    ] = None,
+    held_out: HeldOut = None,
+) -> None:
+    """Write the tasks of Terminal-Bench, or others in Harbor's layout; part of them becomes heldOut.
+
+    Exit codes: 0 written, 2 another layout than Harbor's, or a task that cannot be played.
+    """
+    from combee.assembly.benchmarks.terminal_bench import read_terminal_bench
+
+    raise typer.Exit(
+        guarded(
+            lambda: _written(read_terminal_bench(checkout, image_prefix, leave_out or ()), output, held_out)
+        )
+    )
+
+
 def _written(splits: Splits, output: Path, held_out: int | None) -> int:
     """Write the rows, and say how many tasks there were and how many rows each file has."""
     from combee.assembly.benchmarks.layout import FILES, with_held_out, write_rows

@@ -20,11 +20,8 @@ from combee.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.yaml"))
-RUNS = [
-    name
-    for name in EXAMPLES
-    if name not in ("playbook.yaml", "kagent.yaml", "tau2.yaml", "tau2-small.yaml", "appworld.yaml")
-]
+BENCHMARKS = ("tau2.yaml", "tau2-small.yaml", "appworld.yaml", "terminal-bench.yaml")
+RUNS = [name for name in EXAMPLES if name not in ("playbook.yaml", "kagent.yaml", *BENCHMARKS)]
 """A Playbook is previewed beside its versions: test_kubectl_playbook_preview does it. The rows of a benchmark
 come of a checkout: test_benchmarks makes one."""
 CHECKED = "every check before the first request is passed"

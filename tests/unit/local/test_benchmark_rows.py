@@ -12,6 +12,7 @@ import pytest
 from combee.assembly.benchmarks.appworld import read_appworld
 from combee.assembly.benchmarks.layout import Splits, row_id, with_held_out, write_rows
 from combee.assembly.benchmarks.tau2 import read_tau2
+from combee.assembly.benchmarks.terminal_bench import digest_of, read_terminal_bench
 from combee.errors import DataError, UserError
 from combee.tasks.container import ContainerTask
 
@@ -168,3 +169,122 @@ def test_another_layout_than_appworlds_is_refused(tmp_path: Path, changes: dict[
 def test_a_folder_that_appworld_did_not_fill(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no folder data/datasets in it. Give the folder that AppWorld"):
         read_appworld(tmp_path, "test_normal")
+
+
+TOML = '[environment]\ndocker_image = "team/a:1"\ncpus = 2\nmemory_mb = 4096\n[agent]\ntimeout_sec = 900.0\n'
+FOLDER: dict[str, str | None] = {
+    "task.toml": TOML,
+    "instruction.md": "Do it.\n",
+    "environment/Dockerfile": "FROM scratch\n",
+    "tests/test.sh": "#!/bin/sh\n",
+    "tests/deep/test_it.py": "assert True\n",
+}
+
+
+def harbor_task(checkout: Path, name: str = "a", **changes: str | None) -> Path:
+    """A task in Harbor's layout, whose files ``changes`` replace; None leaves one out."""
+    for file, content in (FOLDER | {key.replace("__", "."): value for key, value in changes.items()}).items():
+        if content is not None:
+            (checkout / name / file).parent.mkdir(parents=True, exist_ok=True)
+            (checkout / name / file).write_text(content)
+    return checkout / name
+
+
+@pytest.mark.parametrize("below", [".", "tasks"])
+def test_terminal_bench_has_a_row_for_each_folder(tmp_path: Path, below: str) -> None:
+    harbor_task(tmp_path / below, "b")
+    task = harbor_task(tmp_path / below)
+    (tmp_path / below / "notes").mkdir()
+    splits = read_terminal_bench(tmp_path)
+    assert list(splits) == ["train"] and [row["id"] for row in splits["train"]] == ["a", "b"]
+    assert splits["train"][0] == {
+        "id": "a",
+        "task": "a",
+        "instruction": "Do it.",
+        "image": "team/a:1",
+        "cpus": 2,
+        "memoryMb": 4096,
+        "agentSeconds": 900,
+        "verifierSeconds": 600,
+        "workdir": "",
+        "testsDigest": digest_of(task / "tests"),
+    }
+    assert [row["id"] for row in read_terminal_bench(tmp_path, leave_out=["a"])["train"]] == ["b"]
+
+
+def test_a_digest_tells_names_and_contents_of_tests(tmp_path: Path) -> None:
+    contents = [
+        {"x": "1", "y": "2"},
+        {"x": "2", "y": "1"},
+        {"x1": "", "y": "2"},
+        {"x": "1y2"},
+        {"d/x": "1", "y": "2"},
+    ]
+    digests = set()
+    for number, files in enumerate(contents):
+        for name, content in files.items():
+            (tmp_path / str(number) / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / str(number) / name).write_text(content)
+        digests.add(digest_of(tmp_path / str(number)))
+    assert len(digests) == len(contents)
+
+
+def test_what_a_task_does_not_say(tmp_path: Path) -> None:
+    harbor_task(
+        tmp_path, "old", task__toml='[environment]\nmemory = "2G"\nworkdir = "/app"\ngpus = 0\nenv = {}\n'
+    )
+    harbor_task(tmp_path, "bare", task__toml="")
+    bare, old = read_terminal_bench(tmp_path, "registry.example.com/tb/")["train"]
+    assert (bare["image"], old["image"]) == ("registry.example.com/tb/bare", "registry.example.com/tb/old")
+    assert (bare["memoryMb"], bare["cpus"], bare["agentSeconds"], bare["workdir"]) == (2048, 1, 600, "")
+    assert (old["memoryMb"], old["workdir"]) == (2048, "/app")
+
+
+WRONG_HARBOR: dict[str, tuple[dict[str, str | None], str]] = {
+    "no TOML": (
+        {"task__toml": "["},
+        "a/task.toml: it is not valid TOML. Give a folder whose folders are tasks",
+    ),
+    "no table": ({"task__toml": "agent = 1"}, "a/task.toml: [agent] is no table"),
+    "no image": (
+        {"task__toml": ""},
+        "names no docker_image. Build its environment/, push it as PREFIXa, and set --image-prefix PREFIX",
+    ),
+    "no instruction": ({"instruction.md": None}, "a/instruction.md: the file cannot be read"),
+    "an empty instruction": ({"instruction.md": " \n"}, "a/instruction.md: it is empty"),
+    "no tests": ({"tests/test.sh": None}, "a: there is no tests/test.sh in it"),
+    "no number": ({"task__toml": f"{TOML.replace('900.0', 'true')}"}, "timeout_sec is no number above 0"),
+    "no time": ({"task__toml": f"{TOML.replace('900.0', '0')}"}, "timeout_sec is no number above 0"),
+    "no amount": ({"task__toml": TOML.replace("memory_mb = 4096", 'memory = "two"')}, "no amount such as 2G"),
+    "steps": (
+        {"task__toml": f"{TOML}[[steps]]\nname = 'x'\n"},
+        "it has several steps, which is not played here. Leave the task out with --leave-out a, or",
+    ),
+    "a GPU": ({"task__toml": TOML.replace("cpus = 2", "gpus = 1")}, "it needs a GPU"),
+    "Windows": ({"task__toml": TOML.replace("cpus = 2", "os = 'Windows'")}, "it is not of Linux"),
+    "tests apart": ({"task__toml": f"{TOML}[verifier.environment]\ncpus = 1\n"}, "environment of their own"),
+    "containers": (
+        {"environment/docker-compose.yaml": "services: {}"},
+        "environment is of several containers",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "says"), WRONG_HARBOR.values(), ids=WRONG_HARBOR)
+def test_another_layout_than_harbors_is_refused(
+    tmp_path: Path, changes: dict[str, str | None], says: str
+) -> None:
+    harbor_task(tmp_path, **changes)
+    with pytest.raises(DataError) as caught:
+        read_terminal_bench(tmp_path)
+    assert says in str(caught.value)
+
+
+def test_a_folder_without_tasks_and_a_task_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no folder with a task.toml in it. Give a folder whose folders"):
+        read_terminal_bench(tmp_path)
+    harbor_task(tmp_path)
+    with pytest.raises(DataError, match=r"no task 'b' to leave out. Set --leave-out to a task's folder"):
+        read_terminal_bench(tmp_path, leave_out=["b"])
+    with pytest.raises(DataError, match="every task of it is left out"):
+        read_terminal_bench(tmp_path, leave_out=["a"])
