@@ -82,6 +82,8 @@ async def test_mipro_learns_one_text_of_many(
     assert len(space["instructions"]) > 3 and len(space[DEMONSTRATIONS]) > 3
     assert len({probe.combination for probe in probes}) > 5
     assert {probe.examples for probe in probes} == {20, 150}
+    # What both iterations observed is known, for the next one to be told again.
+    assert {fact.iteration for fact in pool.observed} == {0, 1}
     quoted = [line for text in space[DEMONSTRATIONS].values() for line in text.splitlines()[1:]]
     asked = [json.loads(line)["context"] for line in rows(200).read_text().splitlines()]
     assert quoted and all(any(_question(line) in row for row in asked) for line in quoted)

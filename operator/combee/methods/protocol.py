@@ -119,8 +119,9 @@ class Rendered:
     components: tuple[tuple[str, str], ...] = ()
     """(name, text) of its parts, where it has several that are improved by themselves."""
     tried: tuple[tuple[str, str], ...] = ()
-    """(component, line) of what was proposed before and did not hold, with the reason: told to proposers,
-    never to agents, so that it is not proposed again. The component is empty where there are none."""
+    """(component, line) of earlier iterations that proposers are told again, and agents never: mostly what
+    did not hold, with the reason, so that it is not proposed again. The component is empty where there are
+    none."""
 
     @property
     def shown(self) -> Shown:

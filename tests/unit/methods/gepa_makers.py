@@ -13,6 +13,7 @@ from combee.methods.components.pool import (
     Gradient,
     Lost,
     Merged,
+    Observed,
     Origin,
     Pool,
     Probe,
@@ -134,6 +135,7 @@ def any_pool(seed: int) -> Pool:
         lost=some(lambda: Lost(luck.randint(0, 3), one(), "ask", luck.choice(texts), "why"), 2),
         edits=some(lambda: Edited(one(), luck.choice(("insert", "delete"))), 2),
         gradients=some(lambda: Gradient(luck.randint(0, 3), "ask", 0, luck.choice(texts), one()), 2),
+        observed=some(lambda: Observed(luck.randint(0, 3), "ask", luck.choice(texts), "1@0"), 2),
         wordings=some(lambda: Wording(luck.randint(0, 3), "ask", luck.choice(texts)), 2),
         probes=some(
             lambda: Probe(luck.randint(0, 3), (("ask", one()),), luck.choice(values), luck.randint(1, 9)), 2

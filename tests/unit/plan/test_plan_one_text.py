@@ -49,9 +49,9 @@ def spec(method: str, options: dict[str, Any] | None = None, **aggregation: Any)
         (
             "MIPRO",
             {"renderTokenBudget": 500, "proposals": 2, "demonstrations": 4, "probes": 20, "minibatch": 10},
-            {},
+            {"maxInputTokens": 20_000},
             mipro.MiproMethod(mipro.Terms(seed=7)),
-            mipro.MiproMethod(mipro.Terms(7, 500, False, 2, 4, 20, 10)),
+            mipro.MiproMethod(mipro.Terms(7, 500, False, 2, 4, 20, 10, 20_000)),
         ),
     ],
     ids=["TextGrad", "MIPRO"],

@@ -9,6 +9,7 @@
 | Lost | what a proposal that did not get in would have changed, and why it did not: of the latest few |
 | Edited | it was asked for as an edit of some kind |
 | Gradient | what was said against a component: of the latest few steps |
+| Observed | an attempt backs a lesson for a component |
 | Wording | a component may say this, beside what it says in a variant |
 | Probe | texts of components, combined, beat the start by so much on some rows of select |
 | Merged | two variants were merged over an ancestor: not to be tried again |
@@ -133,6 +134,16 @@ class Gradient:
 
 
 @dataclass(frozen=True, slots=True, order=True)
+class Observed:
+    """The fact that the attempt ``source`` of ``iteration`` backs the lesson ``text`` for ``component``."""
+
+    iteration: int
+    component: str
+    text: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
 class Wording:
     """The fact that ``text`` was proposed for ``component`` in ``iteration``."""
 
@@ -175,6 +186,7 @@ class Pool(FactSet):
     lost: frozenset[Lost] = frozenset()
     edits: frozenset[Edited] = frozenset()
     gradients: frozenset[Gradient] = frozenset()
+    observed: frozenset[Observed] = frozenset()
     wordings: frozenset[Wording] = frozenset()
     probes: frozenset[Probe] = frozenset()
     drawn: int = 0
@@ -209,6 +221,7 @@ _LATER_FACTS: Mapping[str, type[Any]] = {
     "lost": Lost,
     "edits": Edited,
     "gradients": Gradient,
+    "observed": Observed,
     "wordings": Wording,
     "probes": Probe,
 }

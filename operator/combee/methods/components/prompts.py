@@ -173,13 +173,13 @@ def learned_side(updates: Sequence[Update]) -> str:
     if proposals:
         texts = (f"## Proposal {k}\n\n{one.text}" for k, one in enumerate(proposals, start=1))
         return "\n\n".join([f"# PROPOSALS ({len(proposals)})", *texts])
-    lines = (f"- {quote_line(one.text, MAX_LESSON_CHARS)} ({_backing(one)})" for one in updates)
-    return "\n".join([f"# LESSONS ({len(updates)})", "", *lines])
+    return "\n".join([f"# LESSONS ({len(updates)})", "", *map(lesson_line, updates)])
 
 
-def _backing(lesson: Update) -> str:
+def lesson_line(lesson: Update) -> str:
+    """Return a lesson as a call is given it, with how many records back it."""
     count = backers(lesson)
-    return f"{count} record{'' if count == 1 else 's'}"
+    return f"- {quote_line(lesson.text, MAX_LESSON_CHARS)} ({count} record{'' if count == 1 else 's'})"
 
 
 def narrowed(reflection: Reflection, component: str) -> Reflection:

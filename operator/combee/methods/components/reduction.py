@@ -17,6 +17,8 @@ from combee.methods.components.prompts import narrowed
 from combee.methods.protocol import Part, Rendered
 from combee.records import Reflection
 
+EARLIER_TOKENS = 2_000
+"""Most tokens of what earlier iterations learned of a component, where a call is told that again."""
 COMPONENT = "component"
 """The key of ``Rendered.ids`` that names which component a text is."""
 
@@ -43,3 +45,13 @@ def carried_by_reduce(tokens: Sequence[int], *, cap: int, room_tokens: int) -> i
     """
     fitting = sum(total <= room_tokens for total in accumulate(tokens[:cap]))
     return max(1, fitting) if tokens else 0
+
+
+def earlier_room(call_tokens: int, taken_tokens: int) -> int:
+    """Return what a call of at most ``call_tokens`` may be told of earlier iterations: half of what is left
+    for lessons.
+
+    >>> earlier_room(24_000, 9_000), earlier_room(10_000, 9_000), earlier_room(8_000, 9_000)
+    (2000, 500, 0)
+    """
+    return min(EARLIER_TOKENS, max(0, call_tokens - taken_tokens) // 2)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from combee.algo.ranges import Range
 from combee.algo.tokens import estimate_tokens
@@ -16,10 +17,10 @@ from combee.methods.components.method import RecordMethod
 from combee.methods.components.pool import Pool
 from combee.methods.components.prompts import lessons_prompt, record_of
 from combee.methods.components.propose import Child, children
-from combee.methods.components.reduction import COMPONENT, parts
+from combee.methods.components.reduction import COMPONENT, earlier_room, parts
 from combee.methods.components.trying import with_children, with_proposals
 from combee.methods.content import leak_corpus
-from combee.methods.mipro import prompts, search, verification
+from combee.methods.mipro import observations, prompts, search, verification
 from combee.methods.mipro.demonstrations import DEMONSTRATIONS, demonstration_of, sets_of
 from combee.methods.mipro.terms import Terms
 from combee.methods.protocol import (
@@ -36,9 +37,11 @@ from combee.methods.protocol import (
     Verify,
 )
 from combee.methods.verification import Verifying
-from combee.records import Prompt, Reflection, Trajectory
+from combee.records import Diversity, Prompt, Reflection, Trajectory
 
-TIP_TOKENS = 30
+T = TypeVar("T")
+_FIXED_TOKENS = estimate_tokens(prompts.PROPOSE) + 30
+"""What a proposal's call is given besides the text that leads and what was observed, its tip among it."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,12 @@ class MiproMethod(RecordMethod):
 
     @property
     def last_call_tokens(self) -> int:
-        return estimate_tokens(prompts.PROPOSE) + TIP_TOKENS
+        return _FIXED_TOKENS + self.earlier_tokens
+
+    @property
+    def earlier_tokens(self) -> int:
+        """What observations of earlier iterations may take of a proposal's call."""
+        return earlier_room(self.terms.call_tokens, self.terms.budget_tokens + _FIXED_TOKENS)
 
     def handed_on(self, artifact: Pool, rendered: Rendered, *, by: str, train: str) -> bytes:
         """Return nothing: no run starts from a pool, and this one quotes rows that the text does not."""
@@ -78,6 +86,19 @@ class MiproMethod(RecordMethod):
         if self.terms.demonstrations and (shown := demonstration_of(trajectory)):
             named.append((DEMONSTRATIONS, shown))
         return named
+
+    def working(
+        self,
+        artifact: Pool,
+        *,
+        budget_tokens: int,
+        verify: Verify,
+        variants: int = 1,
+        diversity: Diversity | None = None,
+    ) -> list[Rendered]:
+        """Return the text that leads, with what several rows of earlier iterations back."""
+        shown = standing.rendered_variant(standing.best(artifact))
+        return [replace(shown, tried=observations.told_again(artifact, room_tokens=self.earlier_tokens))]
 
     def parts(self, playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
         """Return the components that models write: not the demonstrations."""
@@ -106,12 +127,10 @@ class MiproMethod(RecordMethod):
         return Grouping(grouping.passed, clusters)
 
     def merge_prompt(self, playbook: Rendered, updates: Sequence[Update]) -> Prompt:
-        """Ask to propose the component of the updates anew."""
-        return prompts.propose_prompt(playbook, updates)
-
-    def reconcile_merge(self, members: Sequence[Update], merged: Sequence[Update]) -> list[Update]:
-        """Return the proposal: what it was made of is cited by it, and enters a text by it alone."""
-        return list(merged)
+        """Ask to propose the component of the updates anew, by a share of what was observed earlier, too."""
+        place = prompts.TIPS.index(updates[0].reason)
+        earlier = _share([line for _, line in playbook.tried], place, self.terms.proposals)
+        return prompts.propose_prompt(playbook, updates, earlier)
 
     def apply(
         self,
@@ -123,13 +142,13 @@ class MiproMethod(RecordMethod):
         ids: Mapping[str, str] | None = None,
     ) -> Pool:
         """Add each proposal, and each set of demonstrations, as the text that the iteration worked with
-        (``ids``) with this one change."""
+        (``ids``) with this one change, and what was observed."""
         digest = standing.worked_with(artifact, ids)
         parent, budget = artifact.by_digest[digest], self.terms.budget_tokens
         rewrites = [
             child for one in _rewrites(updates) for child in children(parent, [one], budget_tokens=budget)[:1]
         ]
-        grown = with_proposals(artifact, digest, rewrites, iteration)
+        grown = with_proposals(observations.noted(artifact, updates, iteration), digest, rewrites, iteration)
         body = search.variant_of({**search.texts_of(parent), DEMONSTRATIONS: ""})
         sets = sets_of(
             reflections,
@@ -171,14 +190,19 @@ def _rewrites(updates: Sequence[Update]) -> list[Update]:
 
 
 def _shares(cluster: Sequence[Update], proposals: int) -> list[list[Update]]:
-    """Return what each proposal is given: all of it, then all but every n-th, beginning at the first, second
-    and so on; nothing twice."""
-    shares = [list(cluster)]
-    for left_out in range(proposals - 1):
-        share = [one for place, one in enumerate(cluster) if place % proposals != left_out]
+    """Return what each proposal is given, in order; nothing twice."""
+    shares: list[list[Update]] = []
+    for place in range(proposals):
+        share = _share(cluster, place, proposals)
         if share and share not in shares:
             shares.append(share)
     return shares
+
+
+def _share(of: Sequence[T], place: int, proposals: int) -> list[T]:
+    """Return what the proposal in a place is given of a list: the first all of it, the others all but every
+    n-th, beginning at the first, second and so on."""
+    return [one for number, one in enumerate(of) if not place or number % proposals != place - 1]
 
 
 def _quotes(artifact: Pool, digest: str) -> bool:

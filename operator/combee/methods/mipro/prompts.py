@@ -65,12 +65,17 @@ TIPS = (
 """What each proposal of an iteration is told besides; the first is told nothing."""
 
 
-def propose_prompt(shown: Rendered, updates: Sequence[Update]) -> Prompt:
-    """Ask to propose a text of a component by what was learned, under the tip that ``reason`` of the updates
-    holds; or to merge several new texts of it."""
+def propose_prompt(shown: Rendered, updates: Sequence[Update], earlier: Sequence[str]) -> Prompt:
+    """Ask to propose a text of a component by what was learned, and by lines of what was ``earlier``, under
+    the tip that ``reason`` of the updates holds; or to merge several new texts of it."""
     merges = any(one.op == "UPDATE" for one in updates)
     tip = updates[0].reason
-    side = "\n\n".join([learned_side(updates), *([f"# TIP\n\n{tip}"] if tip else [])])
+    blocks = (
+        learned_side(updates),
+        "\n".join([f"# LESSONS OF EARLIER RECORDS ({len(earlier)})", "", *earlier]) if earlier else "",
+        f"# TIP\n\n{tip}" if tip else "",
+    )
+    side = "\n\n".join(filter(None, blocks))
     return _request(MERGE_TEXTS if merges else PROPOSE, shown, side)
 
 

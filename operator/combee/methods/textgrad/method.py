@@ -15,7 +15,7 @@ from combee.methods.components.method import ComponentMethod
 from combee.methods.components.pool import Pool
 from combee.methods.components.prompts import lessons_prompt, record_of
 from combee.methods.components.propose import children
-from combee.methods.components.reduction import COMPONENT
+from combee.methods.components.reduction import COMPONENT, earlier_room
 from combee.methods.components.trying import with_proposals
 from combee.methods.protocol import Cost, Iteration, Proposals, Rendered, Update, Verify
 from combee.methods.textgrad import momentum, prompts, verification
@@ -41,8 +41,8 @@ class TextGradMethod(ComponentMethod):
     @property
     def earlier_tokens(self) -> int:
         """What momentum may take of a rewrite's call: half of what the rest of it leaves is for lessons."""
-        left = self.terms.call_tokens - self.terms.budget_tokens - self._fixed_tokens
-        return min(momentum.EARLIER_TOKENS, max(0, left // 2)) if self.terms.momentum else 0
+        taken = self.terms.budget_tokens + self._fixed_tokens
+        return earlier_room(self.terms.call_tokens, taken) if self.terms.momentum else 0
 
     @property
     def _fixed_tokens(self) -> int:

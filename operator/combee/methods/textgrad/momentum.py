@@ -12,13 +12,12 @@ from combee.algo.tokens import estimate_tokens
 from combee.methods.components.lessons import ranked
 from combee.methods.components.pool import Gradient, Pool
 from combee.methods.components.prompts import record_of
+from combee.methods.components.reduction import EARLIER_TOKENS
 from combee.methods.protocol import Update
 from combee.methods.replies import quote_line
 from combee.records import Reflection
 
 MAX_TEXT_CHARS = 600
-EARLIER_TOKENS = 2_000
-"""Most tokens of a component's earlier steps in a prompt, and of what a step leaves behind."""
 
 
 def noted(
