@@ -234,6 +234,14 @@ def datawatch_name(playbook: str, digest: str, slot: int) -> str:
     return f"{_short(playbook)}-data-{digest[:8]}-{slot}"
 
 
+PROGRAM_MODULES = (
+    "bisect", "calendar", "collections", "copy", "dataclasses", "datetime", "decimal", "enum", "fractions",
+    "functools", "heapq", "itertools", "json", "math", "operator", "re", "statistics", "string", "textwrap",
+    "typing", "unicodedata",
+)  # fmt: skip
+"""What a program of a playbook may import."""
+
+
 def rollout_token(uid: str) -> str:
     """Return what a run's pods show at its desks. No user's container gets it, nor the uid it is made of."""
     return hmac.new(uid.encode(), b"combee rollouts", hashlib.sha256).hexdigest()

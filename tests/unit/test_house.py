@@ -91,7 +91,8 @@ def test_no_eval_and_no_unsafe_yaml() -> None:
     for path in FILES:
         calls = [node.func for node in nodes(path) if isinstance(node, ast.Call)]
         names = {call.id for call in calls if isinstance(call, ast.Name)}
-        assert not names & {"eval", "exec", "__import__"}, path
+        confined = {"exec"} if path.name == "proof_child.py" else set()
+        assert names & {"eval", "exec", "__import__"} == confined, path
         attributes = {call.attr for call in calls if isinstance(call, ast.Attribute)}
         assert "unsafe_load" not in attributes, path
 

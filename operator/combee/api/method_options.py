@@ -58,6 +58,17 @@ class Retrieval(Model):
         return self.core_tokens + self.tail_tokens
 
 
+class Programs(Model):
+    """Which programs a playbook may take in: functions in Python, each with its own test."""
+
+    max_tokens: Int = Field(
+        default=400, ge=50, le=2000, description="Tokens of a program with its test; longer ones are refused."
+    )
+    test_seconds: Int = Field(
+        default=5, ge=1, le=60, description="Processor seconds that a program's own test may take."
+    )
+
+
 class AceOptions(Options):
     """Options of ACE."""
 
@@ -82,6 +93,11 @@ class AceOptions(Options):
         default=None,
         description="Show a core of the playbook and what is most alike to the question, here and where a "
         "gateway serves it. Absent: the whole playbook.",
+    )
+
+    programs: Programs | None = Field(
+        default=None,
+        description="Learn programs, too: functions whose own test passes in a sandbox. Absent: none.",
     )
 
     @model_validator(mode="after")
@@ -117,6 +133,7 @@ class AceOptions(Options):
         if not self.tell_refused:
             data.pop("tellRefused", None)
             data.pop("tell_refused", None)
-        if self.retrieval is None:
-            data.pop("retrieval", None)
+        for name in ("retrieval", "programs"):
+            if getattr(self, name) is None:
+                data.pop(name, None)
         return data

@@ -24,7 +24,7 @@ from combee.api.common import NOT_FILLED_IN, Int, Model, refuse
 from combee.api.extension import Names
 from combee.api.method_gepa import GepaOptions
 from combee.api.method_mipro import MiproOptions
-from combee.api.method_options import AceOptions, Options, Retrieval
+from combee.api.method_options import AceOptions, Options, Programs, Retrieval
 from combee.api.method_textgrad import TextGradOptions
 from combee.names import ARTIFACT_KEY, PROMPT_KEY
 
@@ -116,6 +116,12 @@ class Method(Model):
         """How much of what is learned one question is shown; None: all of it."""
         stated = getattr(self.stated, "retrieval", None)
         return stated if isinstance(stated, Retrieval) else None
+
+    @property
+    def programs(self) -> Programs | None:
+        """Which programs may be learned; None: none."""
+        stated = getattr(self.stated, "programs", None)
+        return stated if isinstance(stated, Programs) else None
 
     @property
     def shown_token_budget(self) -> int:

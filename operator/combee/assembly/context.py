@@ -150,6 +150,7 @@ def work_context(
         initial_playbook=initial_playbook,
         runner=runner,
         energy=energy,
+        memo=accounts.memo,
     )
 
 

@@ -14,7 +14,7 @@ from combee.errors import UserError
 from combee.methods.life import Event, Life
 from combee.names import ARTIFACT_KEY, PROMPT_KEY
 from combee.report.entries import LEFT_OUT, kept_text
-from combee.report.text import visible
+from combee.report.text import visible, visible_lines
 
 LABEL = 10
 SOURCES_SHOWN = 20
@@ -88,6 +88,7 @@ def lines(life: Life, width: int = 110) -> Iterator[str]:
     yield f"{visible(life.id)}  {'in the playbook' if life.shown else 'not in the playbook'}"
     for label, text in _facts(life):
         body = textwrap.wrap(visible(text), width - 2 - LABEL) or [""]
+        body = visible_lines(text) if "\n" in text else body
         yield from (f"  {'' if number else label:<{LABEL}}{line}" for number, line in enumerate(body))
 
 

@@ -290,6 +290,11 @@ class Method(ABC, Generic[A]):
         """Return why new entries may not be rendered."""
         return []
 
+    def programs(self, artifact: A, new_digests: Sequence[str]) -> Mapping[str, str]:
+        """Return the texts of the new entries that are programs, by digest: each is run with its own test,
+        and refused where that does not pass. By default there are none."""
+        return {}
+
     def with_refusals(self, artifact: A, refusals: Iterable[Refusal]) -> A:
         """Return the artifact with the refusals added."""
         return artifact

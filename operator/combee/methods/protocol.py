@@ -35,11 +35,14 @@ from combee.records import Reflection, Shown
 
 Op = Literal["ADD", "UPDATE", "MERGE", "DELETE"]
 Verify = Literal["Replay", "Support", "Off"]
-RefusalKind = Literal["leak", "injection", "replay", "support"]
+RefusalKind = Literal["leak", "injection", "program", "replay", "support"]
 Verification = Literal["initial", "replay", "support", "no"]
 
 INITIAL = "initial"
 """The source of what the user gave: trusted, and never the id of a trajectory."""
+
+FOR_GOOD = frozenset({"leak", "injection", "program"})
+"""Kinds of refusals that no replay undoes: by a check of the words, or by a program's own test."""
 
 VARIANT = "variant"
 """The key of ``Rendered.ids`` for the digest of the member of a pool that a text is."""

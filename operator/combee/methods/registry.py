@@ -23,9 +23,11 @@ def _ace(spec: RunSpec | None) -> Method[Any]:
 
     if spec is None:
         return AceMethod()
+    options = spec.method
     return AceMethod(
-        reasoning=spec.method.reasoning,
-        tell_refused=spec.method.tell_refused,
+        reasoning=options.reasoning,
+        tell_refused=options.tell_refused,
+        programs=options.programs,
         model=spec.model_name("task") if "task" in spec.roles_in_use() else "",
         forgotten=spec.task.data.forgotten,
     )

@@ -24,7 +24,17 @@ from combee.report.diagnosis import sentences
 from combee.report.entries import lineage
 from combee.report.result import Entry, Result
 from combee.report.tables import Table, tables
-from combee.report.text import Markdown, amount, count, duration, markdown, score, signed, visible
+from combee.report.text import (
+    Markdown,
+    amount,
+    count,
+    duration,
+    markdown,
+    score,
+    signed,
+    visible,
+    visible_lines,
+)
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -146,7 +156,7 @@ def _environment(*, html: bool) -> Environment:
     )
     environment.filters.update(score=score, signed=signed, amount=amount, count=count, duration=duration)
     environment.filters.update(verified=_verified, lineage=lineage, md_table=_md_table, quoted=_quoted)
-    environment.filters.update(verbatim=_verbatim)
+    environment.filters.update(verbatim=_verbatim, code=_code)
     return environment
 
 
@@ -187,6 +197,11 @@ def _md_table(table: Table) -> Markdown:
 def _verbatim(text: str) -> Markdown:
     """Return a block of our own pseudocode with its lines as they are."""
     return Markdown(text)
+
+
+def _code(text: str) -> Markdown:
+    """Return a text as an indented block in a list, which nothing in it can end."""
+    return Markdown("\n".join(f"      {line}".rstrip() for line in visible_lines(text)))
 
 
 def _one_level_down(text: str) -> str:

@@ -62,6 +62,7 @@ LEAK = "leak"
 LEFT_OUT = {
     LEAK: "it repeats private or copied text",
     "injection": "it gives the model orders",
+    "program": "its own test did not let it in",
     "unverified": "one source only, and no replay speaks for it",
     "replay": "its replay spoke against it",
     "deleted": "two distinct examples asked for its removal",

@@ -45,7 +45,7 @@ from combee.report.parts_cost import TaskTokens as TaskTokens
 Outcome = Literal["Learned", "Unsure", "NothingBetter", "BudgetExhausted", "Failed", "Stopped"]
 Role = Literal["task", "proposer", "evaluator", "proxy", "referee", "embedder"]
 Verified = Literal["replay", "support", "initial", "no"]
-RefusalKind = Literal["leak", "injection", "replay", "support"]
+RefusalKind = Literal["leak", "injection", "program", "replay", "support"]
 
 
 class ModelInfo(Model):

@@ -25,6 +25,16 @@ def visible(text: str) -> str:
     return flat if flat.isprintable() else "".join(_shown(char) for char in flat)
 
 
+def visible_lines(text: str) -> list[str]:
+    """Return the lines of ``text``, each as ``visible`` shows it, behind its own indentation.
+
+    >>> visible_lines("def f():\\n    return  1")
+    ['def f():', '    return 1']
+    """
+    lines = text.split("\n")
+    return [line[: len(line) - len(line.lstrip(" "))] + visible(line) for line in lines]
+
+
 def _shown(char: str) -> str:
     if unicodedata.category(char) not in _HIDDEN:
         return char

@@ -116,6 +116,8 @@ class WorkContext:
     """what makes rollouts; None where a rollout is one call of the task model."""
     energy: Callable[[], Awaitable[Reading]] | None = None
     """what reads the GPUs' counters; None where the run names none. It raises UnreadableError."""
+    memo: Memo | None = None
+    """what remembers the outcomes of tests of programs; None where none is let in."""
     before: StepSummary | None = None
     """what the shard left, where it is done again because a file of it is damaged; None for any other."""
     cache: dict[str, Any] = field(default_factory=dict)

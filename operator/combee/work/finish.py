@@ -38,6 +38,7 @@ from combee.work.context import (
 from combee.work.decode import outcome_of, update_of, without_diagnosis
 from combee.work.happened import happened
 from combee.work.passages import checked, leak_corpus, repeated
+from combee.work.proofs import unproved
 from combee.work.retention import Lessons
 from combee.work.rollouts import evaluate, mean, mean_partial
 from combee.work.variants import of_text
@@ -231,14 +232,17 @@ async def _with_inputs(context: WorkContext, trajectories: Mapping[str, Trajecto
 
 
 async def _refused(context: WorkContext, before: Any, after: Any, inputs: _Inputs) -> list[Refusal]:
-    """Return the new entries that may not be rendered, since they repeat private data or give orders."""
+    """Return the new entries that may not be rendered, since they repeat private data, give orders, or are
+    programs that do not pass their own tests."""
     method, train = context.method, await context.data.train()
     new = method.new_entries(before, after)
     if train.recordings:
         read = {trajectory.example_id for trajectory in inputs.trajectories.values()}
-        return await asyncio.to_thread(checked, method, after, new, train, read)
-    corpus = await leak_corpus(context)
-    return await asyncio.to_thread(method.checks, after, new, corpus=corpus)
+        refused = await asyncio.to_thread(checked, method, after, new, train, read)
+    else:
+        corpus = await leak_corpus(context)
+        refused = await asyncio.to_thread(method.checks, after, new, corpus=corpus)
+    return [*refused, *await unproved(context, after, new, refused)]
 
 
 async def _write(context: WorkContext, step: Step, iteration: _Iteration) -> StepSummary:

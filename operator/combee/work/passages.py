@@ -13,6 +13,7 @@ from combee.methods.protocol import Refusal
 from combee.tasks.dataset import Dataset
 from combee.tasks.traces import decode
 from combee.work.context import WorkContext
+from combee.work.proofs import can_be_proved, unproved
 
 AT_ONCE = 100
 """How many recordings are compared with new entries at once: each of their words takes 8 bytes."""
@@ -37,7 +38,8 @@ async def repeated(context: WorkContext, text: str) -> tuple[Finding, ...]:
 
 async def start_of(context: WorkContext, train: str) -> Any:
     """Return the artifact that the run starts from; what models wrote of it in earlier runs is checked as if
-    it were new. ``train``: the digest of the train split."""
+    it were new: programs are run with their tests once more. ``train``: the digest of the train split."""
+    await can_be_proved(context)
     text, method = context.initial_playbook, context.method
     if not text:
         return method.empty()
@@ -53,8 +55,9 @@ async def start_of(context: WorkContext, train: str) -> Any:
     # No recording was read for these entries.
     recordings = (await context.data.train()).recordings
     corpus = method.leak_corpus(()) if recordings else await leak_corpus(context)
-    refusals = await asyncio.to_thread(method.checks, artifact, inherited, corpus=corpus)
-    return method.with_refusals(artifact, refusals)
+    refused = await asyncio.to_thread(method.checks, artifact, inherited, corpus=corpus)
+    refused += await unproved(context, artifact, inherited, refused)
+    return method.with_refusals(artifact, refused)
 
 
 def checked(

@@ -500,3 +500,17 @@ def test_servers_that_showed_nothing_are_said_to_have_shown_nothing():
     stages = (first.stages[0].model_copy(update={"servers": look}), *first.stages[1:])
     only = made.model_copy(update={"iterations": (first.model_copy(update={"stages": stages}), *rest)})
     assert tables(only)["servers"].rows == (("map", "map", "1", "0.0", "0", "", ""),)
+
+
+def test_a_program_keeps_its_lines_and_ends_no_block() -> None:
+    program = 'def days(a):\n    """<script>alert(1)</script> ``` & [x](y)"""\n    return a\n\n\n## ORDERS'
+    entries = [
+        {"id": "prog-1", "section": "programs", "text": program, "verified": "replay", "rendered": True}
+    ]
+    result = made_up.result(entries=entries)
+    lessons = lessons_markdown(result)
+    assert "\n- A program:\n\n      def days(a):\n" in lessons
+    assert "\n          return a\n\n\n      ## ORDERS\n" in lessons
+    page = build_report(result, lessons_markdown=lessons).html
+    assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page
+    assert "    return a\n" in page.partition("<pre>")[2].partition("</pre>")[0]

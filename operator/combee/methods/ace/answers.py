@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from combee.algo.text import anchors, token_set
+from combee.methods.ace import program
 from combee.methods.ace.entries import MAX_ENTRY_CHARS, normalise_entry, section_key
 from combee.methods.ace.group import carry_on
 from combee.methods.ace.prompts import MAX_LESSON_CHARS
@@ -161,17 +162,21 @@ def parse_reflection(text: str, *, reflection_id: str, trajectory: Trajectory) -
     )
 
 
-def parse_leaf(text: str, *, reflections: Sequence[Reflection], playbook: Rendered) -> list[Update]:
-    """Return the typed entries of a leaf. Citations of what was not given are dropped, and so are entries
-    left without a source. A cited reflection that lacks the entry's numbers and identifiers is no source,
-    unless all do: then the first cited one stays the only source, and replay must decide."""
+def parse_leaf(
+    text: str, *, reflections: Sequence[Reflection], playbook: Rendered, programs: bool = False
+) -> list[Update]:
+    """Return the typed entries of a leaf, ``programs`` among them where these are asked for. Citations of
+    what was not given are dropped, and so are entries left without a source. A cited reflection that lacks
+    the entry's numbers and identifiers is no source, unless all do: then the first cited one stays the only
+    source, and replay must decide."""
     by_id = {reflection.id: reflection for reflection in reflections}
     updates: list[Update] = []
     for entry in _entries(text):
         cited = [by_id[name] for name in _cited_ids(entry.reflections, by_id)]
         if not cited:
             continue
-        rule = without_echo(normalise_entry(entry.text))
+        rule = _program(entry) if programs else ""
+        rule = rule or without_echo(normalise_entry(entry.text))
         if entry.text and not rule:
             continue
         backing = [r for r in cited if backs(r, rule)] if rule else cited
@@ -179,6 +184,11 @@ def parse_leaf(text: str, *, reflections: Sequence[Reflection], playbook: Render
         given = frozenset(r.trajectory_id for r in cited)
         updates += [replace(update, cited=given) for update in _typed(entry, rule, sources, playbook)]
     return updates
+
+
+def _program(entry: _Entry) -> str:
+    """Return the program that an entry states; empty where it states none."""
+    return program.written(entry.text) if section_key(entry.section) == program.SECTION else ""
 
 
 def parse_summary(text: str, *, summary_id: str, reflections: Sequence[Reflection]) -> Reflection:

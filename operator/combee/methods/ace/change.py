@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from combee.methods.ace.entries import entry_digest, normalise_entry, section_key, text_digest
+from combee.algo.tokens import estimate_tokens
+from combee.methods.ace import program
+from combee.methods.ace.entries import as_kept, entry_digest, section_key, text_digest
+from combee.methods.ace.facts import facts_of
 from combee.methods.ace.ids import known_ids
 from combee.methods.ace.ledger import Change, Entry, Ledger, Support, Vote
 from combee.methods.ace.parse import layout, parse_playbook
+from combee.methods.ace.program import is_program
 from combee.methods.content import refusals_of
 from combee.methods.protocol import INITIAL, LeakCorpus, Refusal, Update, Verdict
 from combee.records import Reflection
@@ -46,7 +50,7 @@ def apply(
         if update.op == "DELETE":
             changes |= {Change("DELETE", base, "", source) for base in bases for source in sources}
             continue
-        text = normalise_entry(update.text)
+        text = as_kept(update.text)
         if not text or not sources:
             continue
         digest = entry_digest(text)
@@ -118,3 +122,24 @@ def checks(artifact: Ledger, new_digests: Sequence[str], *, corpus: LeakCorpus) 
     return [
         refusal for digest, text in texts if text is not None for refusal in refusals_of(digest, text, corpus)
     ]
+
+
+def no_programs(artifact: Ledger, new_digests: Sequence[str], *, most_tokens: int) -> list[Refusal]:
+    """Return the refusals of new entries that stand among the programs and are none, or longer ones than
+    ``most_tokens``."""
+    supports, refusals = facts_of(artifact).supports, []
+    for digest in new_digests:
+        text = artifact.texts.get(digest, "")
+        if is_program(text):
+            why = f"it takes more than {most_tokens} tokens" if estimate_tokens(text) > most_tokens else ""
+        else:
+            among = any(support.section == program.SECTION for support in supports.get(digest, ()))
+            why = "it is no function with a test of its own" if among else ""
+        if why:
+            refusals.append(Refusal(digest, text_digest(text), "program", why))
+    return refusals
+
+
+def programs(artifact: Ledger, new_digests: Sequence[str]) -> dict[str, str]:
+    """Return the texts of those of the entries that are programs, by digest."""
+    return {one: text for one in new_digests if is_program(text := artifact.texts.get(one, ""))}

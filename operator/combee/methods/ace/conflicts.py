@@ -18,6 +18,7 @@ from itertools import combinations
 from combee.algo.components import similarity_components
 from combee.algo.grouping import grouped
 from combee.algo.text import anchors, token_set
+from combee.methods.ace.program import is_program
 
 SIMILAR = 0.6
 """Token-set Jaccard from which two entries with equal anchors are the same lesson."""
@@ -53,7 +54,10 @@ class Claim:
 
 @lru_cache(maxsize=1024)
 def claim(text: str) -> Claim:
-    """Return the claim of one entry. Cost: linear in the text."""
+    """Return the claim of one entry; a program states nothing that words could deny. Cost: linear in the
+    text."""
+    if is_program(text):
+        return Claim(frozenset(), frozenset(), frozenset(), frozenset(), negated=False)
     held = anchors(text)
     words = {word for word in token_set(text) if not (word[0].isdigit() or word[0] in "-.$€£¥")}
     return Claim(
@@ -66,7 +70,10 @@ def claim(text: str) -> Claim:
 
 
 def same_lesson_key(text: str) -> tuple[frozenset[str], bool]:
-    """Return what paraphrases must share besides words, numbers and identifiers: condition and negation."""
+    """Return what paraphrases must share besides words, numbers and identifiers: condition and negation. Two
+    programs of the same words may compute opposite things, and so share nothing."""
+    if is_program(text):
+        return frozenset({text}), False
     stated = claim(text)
     return stated.condition, stated.negated
 

@@ -1,4 +1,4 @@
-"""The text of an entry: one line, bounded, and named by its content.
+"""The text of an entry: one line or a program, bounded, and named by its content.
 
 Texts come from models and from people's files and may hold anything. ``normalise_entry`` makes one
 safe line of them, so that no text can end a bullet, open a section, or pose as another bullet.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 
+from combee.methods.ace.program import block, is_program, name_of
 from combee.methods.replies import one_line
 
 MAX_ENTRY_CHARS = 1200
@@ -50,6 +51,11 @@ def normalise_entry(text: str, *, limit: int = MAX_ENTRY_CHARS) -> str:
             return text
 
 
+def as_kept(text: str) -> str:
+    """Return the text of an entry as a ledger keeps it: a program as it is, anything else on one line."""
+    return text if is_program(text) else normalise_entry(text)
+
+
 def entry_digest(text: str) -> str:
     """Return the sha256 hex of a normalised text: equal words are one entry, whoever wrote them."""
     return hashlib.sha256(b"entry\n" + text.encode("utf-8")).hexdigest()
@@ -79,6 +85,8 @@ def section_slug(key: str) -> str:
 
 
 def bullet_line(bullet_id: str, helpful: int, harmful: int, text: str, contested: int = 0) -> str:
-    """Return one line of a playbook; ``contested`` is the number of sources that say otherwise."""
+    """Return one line of a playbook, and below it the program where the entry is one; ``contested`` is the
+    number of sources that say otherwise."""
     tail = f" (contested: {contested} sources say otherwise)" if contested else ""
-    return f"[{bullet_id}] helpful={helpful} harmful={harmful} :: {text}{tail}"
+    head = f"[{bullet_id}] helpful={helpful} harmful={harmful} ::"
+    return f"{head} {name_of(text)}{tail}\n{block(text)}" if is_program(text) else f"{head} {text}{tail}"

@@ -13,14 +13,18 @@ from combee.algo.grouping import grouped
 from combee.algo.text import kept_in
 from combee.methods.ace.conflicts import SIMILAR, claim, same_lesson_key
 from combee.methods.ace.facts import faithful_to
+from combee.methods.ace.program import is_program
 from combee.methods.protocol import Grouping, Op, Update
 
 
 def group(updates: Sequence[Update], *, cap: int) -> Grouping:
     """Join equal updates, and similar ones with the same sources, without a call. Similar updates of
-    different sources become clusters of at most ``cap`` members, for one aggregator call each."""
-    by_target = grouped(join_equal(updates), lambda u: ("" if u.op == "ADD" else u.op, tuple(sorted(u.base))))
-    passed: list[Update] = []
+    different sources become clusters of at most ``cap`` members, for one aggregator call each. Programs pass
+    as they are: what a call made of two of them would be a third."""
+    equal = join_equal(updates)
+    passed = [one for one in equal if is_program(one.text)]
+    rules = (one for one in equal if not is_program(one.text))
+    by_target = grouped(rules, lambda u: ("" if u.op == "ADD" else u.op, tuple(sorted(u.base))))
     clusters: list[list[Update]] = []
     for (op, _), alike in sorted(by_target.items()):
         if op == "DELETE" or len(alike) == 1:

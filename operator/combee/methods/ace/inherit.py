@@ -32,7 +32,7 @@ from combee.algo.grouping import grouped
 from combee.algo.seeds import digest_of
 from combee.errors import DataError
 from combee.methods.ace.change import initial
-from combee.methods.ace.entries import normalise_entry, section_key
+from combee.methods.ace.entries import as_kept, section_key
 from combee.methods.ace.facts import deciding, facts_of, lessons_of, newest_run, section_of
 from combee.methods.ace.ledger import Ledger, Run, from_json
 from combee.methods.protocol import INITIAL, Rendered, Verdict
@@ -130,8 +130,8 @@ def _object_in(text: str) -> dict[str, Any]:
 
 def _is_sound(ledger: Ledger) -> bool:
     """Return whether every fact has values of its fields' kinds and is of a run that the ledger knows, and
-    every entry and section is one line as a parser makes them: no text may open a section or pose as another
-    bullet."""
+    every entry and section is one line, or a program, as a parser makes them: no text may open a section or
+    pose as another bullet."""
     facts = list(chain.from_iterable(getattr(ledger, name) for name in _FACTS))
     if not all(
         type(getattr(fact, field.name)) is _KINDS.get(field.name, str)
@@ -144,7 +144,7 @@ def _is_sound(ledger: Ledger) -> bool:
     return (
         sorted(run.number for run in ledger.runs) == [*runs]
         and all(fact.run == 0 or fact.run in runs for fact in facts)
-        and all(normalise_entry(entry.text) == entry.text for entry in ledger.entries)
+        and all(as_kept(entry.text) == entry.text for entry in ledger.entries)
         and all(section_key(support.section) == support.section for support in ledger.supports)
         and all(isinstance(one, str) for one in chain(ledger.initial, *chain(*names)))
     )

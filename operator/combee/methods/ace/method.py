@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from combee.algo.ranges import Range
-from combee.api.method_options import Retrieval
+from combee.api.method_options import Programs, Retrieval
 from combee.methods.ace import (
     answers,
     change,
@@ -26,7 +26,17 @@ from combee.methods.ace import (
 from combee.methods.ace.ledger import Ledger
 from combee.methods.ace.refused import refused
 from combee.methods.base import Method
-from combee.methods.protocol import MAX_TOKENS, Cost, Grouping, Iteration, Refusal, Rendered, Update, Verify
+from combee.methods.protocol import (
+    MAX_TOKENS,
+    Cost,
+    Grouping,
+    Iteration,
+    LeakCorpus,
+    Refusal,
+    Rendered,
+    Update,
+    Verify,
+)
 from combee.methods.verification import Verifying
 from combee.records import Diversity, Prompt, Reflection, Trajectory
 
@@ -41,13 +51,15 @@ class AceMethod(Method[Ledger]):
         *,
         reasoning: bool = True,
         tell_refused: bool = False,
+        programs: Programs | None = None,
         model: str = "",
         forgotten: Sequence[str] = (),
     ) -> None:
         """``reasoning``: whether an agent writes its steps before its answer; ``tell_refused``: whether
-        leaves are told which entries lost their replays; ``model``: the run's task model, empty where it is
-        not known; ``forgotten``: what is learned without."""
-        self.reasoning, self.tell_refused = reasoning, tell_refused
+        leaves are told which entries lost their replays; ``programs``: which of these leaves may write;
+        ``model``: the run's task model, empty where it is not known; ``forgotten``: what is learned
+        without."""
+        self.reasoning, self.tell_refused, self.taken = reasoning, tell_refused, programs
         self.model, self.forgotten = model, forgotten
 
     empty = staticmethod(Ledger)
@@ -60,8 +72,6 @@ class AceMethod(Method[Ledger]):
     parse_rollout = staticmethod(answers.parse_rollout)
     reflect_prompt = staticmethod(prompts.reflect_prompt)
     parse_reflection = staticmethod(answers.parse_reflection)
-    leaf_prompt = staticmethod(prompts.leaf_prompt)
-    parse_leaf = staticmethod(answers.parse_leaf)
     summary_prompt = staticmethod(prompts.summary_prompt)
     parse_summary = staticmethod(answers.parse_summary)
     merge_prompt = staticmethod(prompts.merge_prompt)
@@ -70,7 +80,7 @@ class AceMethod(Method[Ledger]):
     apply = staticmethod(change.apply)
     proposals = staticmethod(proposed.proposals)
     new_entries = staticmethod(change.new_entries)
-    checks = staticmethod(change.checks)
+    programs = staticmethod(change.programs)
     with_refusals = staticmethod(change.with_refusals)
     dropping = staticmethod(dropping.dropping)
     served_text = staticmethod(prompts.served_text)
@@ -128,6 +138,22 @@ class AceMethod(Method[Ledger]):
         self, instructions: str, playbook_text: str, model_input: str, reflection: Reflection
     ) -> Prompt:
         return self.rollout_prompt(instructions, playbook_text, prompts.reviewed(model_input, reflection))
+
+    def leaf_prompt(self, playbook: Rendered, reflections: Sequence[Reflection]) -> Prompt:
+        return prompts.leaf_prompt(playbook, reflections, programs=self.taken)
+
+    def parse_leaf(self, text: str, *, reflections: Sequence[Reflection], playbook: Rendered) -> list[Update]:
+        return answers.parse_leaf(
+            text, reflections=reflections, playbook=playbook, programs=self.taken is not None
+        )
+
+    def checks(self, artifact: Ledger, new_digests: Sequence[str], *, corpus: LeakCorpus) -> list[Refusal]:
+        """Return the refusals by the words of new entries and, where programs are taken, by their form."""
+        refusals = change.checks(artifact, new_digests, corpus=corpus)
+        if self.taken is None:
+            return refusals
+        most = self.taken.max_tokens
+        return [*refusals, *change.no_programs(artifact, new_digests, most_tokens=most)]
 
     def choosing(self, text: str, retrieval: Retrieval) -> Callable[[str], str]:
         """Return what chooses the playbook's core and what is most alike to a question."""

@@ -1,7 +1,7 @@
 """A playbook's text as lines that know what they are; joined again they are the same bytes.
 
 Nothing is thrown away: text before the first heading, remarks between bullets, blank lines and line
-ends all stay where they were. Only ``\\n`` ends a line.
+ends all stay where they were. Only ``\\n`` ends a line. A program and its bullet are one line of several.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from combee.methods.ace.entries import (
     BULLET,
     CONTESTED,
     DEFAULT_SECTION,
+    as_kept,
+    bullet_line,
     entry_digest,
     normalise_entry,
     section_key,
 )
+from combee.methods.ace.program import CLOSES, MAX_PROGRAM_CHARS, OPENS, is_program, name_of
 
 _HEADING = re.compile(r"^\s{0,3}##+(?!#)\s*(?P<title>\S.*)$", re.DOTALL)
 
@@ -27,8 +30,8 @@ _HEADING = re.compile(r"^\s{0,3}##+(?!#)\s*(?P<title>\S.*)$", re.DOTALL)
 class Line:
     """One line of a playbook. ``raw`` has no line end; fields that do not apply are empty.
 
-    ``body`` is a bullet's text as it stands, without a contested tail; ``digest`` names the entry
-    that it normalises to. ``section`` is the key of the section the line is in.
+    ``body`` is a bullet's text as it stands, without a contested tail, or its program; ``digest`` names the
+    entry that it normalises to. ``section`` is the key of the section the line is in.
     """
 
     raw: str
@@ -44,7 +47,7 @@ class Line:
     @property
     def entry_text(self) -> str:
         """The normalised text of a bullet."""
-        return normalise_entry(self.body)
+        return as_kept(self.body)
 
     def shown(self, helpful: int, harmful: int, contested: int) -> str:
         """Return the line with these counts: ``raw`` itself when it says the same already."""
@@ -52,6 +55,8 @@ class Line:
         same_id = head is not None and head["id"] == self.id
         if same_id and (helpful, harmful, contested) == (self.helpful, self.harmful, self.contested):
             return self.raw
+        if is_program(self.body):
+            return bullet_line(self.id, helpful, harmful, self.body, contested)
         tail = f" (contested: {contested} sources say otherwise)" if contested else ""
         end = "\r" if self.raw.endswith("\r") else ""
         return f"[{self.id}] helpful={helpful} harmful={harmful} :: {self.body}{tail}{end}"
@@ -75,12 +80,28 @@ class Document:
 def parse_playbook(text: str) -> Document:
     """Return the lines of ``text``. Never fails: a line that is neither heading nor bullet is prose."""
     section = DEFAULT_SECTION
-    lines = []
-    for raw in text.split("\n"):
-        line = _parse_line(raw, section)
+    lines: list[Line] = []
+    raws, index = text.split("\n"), 0
+    while index < len(raws):
+        line = _parse_line(raws[index], section)
+        program = _program_below(raws, index) if line.kind == "bullet" else ""
+        if program and name_of(program) == line.body:
+            raw = "\n".join([line.raw, OPENS, program, CLOSES])
+            line = replace(line, raw=raw, body=program, digest=entry_digest(program))
+        index += line.raw.count("\n") + 1
         section = line.section
         lines.append(line)
     return Document(tuple(lines))
+
+
+def _program_below(raws: list[str], index: int) -> str:
+    """Return the program in the block below a line; empty where there is none in its one form."""
+    start = index + 2
+    if raws[index + 1 : start] != [OPENS]:
+        return ""
+    end = next((k for k, raw in enumerate(raws[start : start + MAX_PROGRAM_CHARS]) if raw == CLOSES), 0)
+    program = "\n".join(raws[start : start + end])
+    return program if is_program(program) else ""
 
 
 def _parse_line(raw: str, section: str) -> Line:

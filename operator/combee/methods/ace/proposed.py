@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from combee.methods.ace.entries import entry_digest, normalise_entry
+from combee.methods.ace.entries import as_kept, entry_digest
 from combee.methods.ace.facts import facts_of, lessons_of
 from combee.methods.ace.ledger import Ledger
 from combee.methods.protocol import INITIAL, Proposals, Rendered, Update
@@ -34,5 +34,5 @@ def proposals(
 
 def _texts(updates: Sequence[Update]) -> Iterator[str]:
     for one in updates:
-        if one.op != "DELETE" and one.sources - {INITIAL} and (text := normalise_entry(one.text)):
+        if one.op != "DELETE" and one.sources - {INITIAL} and (text := as_kept(one.text)):
             yield text

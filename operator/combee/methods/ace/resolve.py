@@ -4,7 +4,7 @@
 
 | out | why an entry is not rendered |
 |---|---|
-| leak, injection | refused by a check, for good |
+| leak, injection, program | refused by a check, or by its own test, for good |
 | unverified | one source, and no replay speaks for it |
 | replay | its replay was lost, whoever says the same |
 | deleted | two distinct examples asked for it |

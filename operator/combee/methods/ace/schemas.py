@@ -36,21 +36,27 @@ def reflection(bullets: Collection[str]) -> Schema:
     )
 
 
-def _entry(bullets: Collection[str], **cited: Schema | None) -> Schema:
+def _entry(bullets: Collection[str], program_chars: int = 0, **cited: Schema | None) -> Schema:
+    text = "the rule in one line; empty for DELETE"
+    if program_chars:
+        text = "the rule in one line, or the program; empty for DELETE"
     return object_of(
         op=_OPS,
         section=text_of("the section the entry belongs to", 60),
-        text=text_of("the rule in one line; empty for DELETE", _RULE_CHARS),
+        text=text_of(text, max(_RULE_CHARS, program_chars)),
         **cited,
         bullets=ids_of(bullets, _MOST_BULLETS, "id of a playbook bullet that is changed"),
         reason=text_of("why, in a few words", 160),
     )
 
 
-def leaf(reflections: Collection[str], bullets: Collection[str], lessons: int) -> Schema:
-    """Return the schema of the entries distilled from these reflections, which hold ``lessons`` lessons."""
+def leaf(
+    reflections: Collection[str], bullets: Collection[str], lessons: int, program_chars: int = 0
+) -> Schema:
+    """Return the schema of the entries distilled from these reflections, which hold ``lessons`` lessons.
+    ``program_chars``: the most that one may have which is a program; 0 where none may be."""
     cited = ids_of(reflections, _MOST_CITED, "id of a reflection the entry comes from")
-    return object_of(entries=list_of(_entry(bullets, reflections=cited), max(1, lessons)))
+    return object_of(entries=list_of(_entry(bullets, program_chars, reflections=cited), max(1, lessons)))
 
 
 def merge(entries: Collection[str], bullets: Collection[str]) -> Schema:

@@ -1,0 +1,71 @@
+"""New programs of a playbook, each run once with its own test. What that shows is remembered as an answer of
+a model is, so that a step that is done again, and a run that is replayed, runs none of them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from combee.algo.seeds import digest_of
+from combee.api.method_options import Programs
+from combee.clients.model.wire import Completion
+from combee.clients.sandbox.proof import proved
+from combee.errors import BugError
+from combee.methods.protocol import Refusal
+from combee.work.context import WorkContext
+
+AT_ONCE = 4
+MOST = 100
+"""New programs of one iteration that are run; those beyond, by their digests, are refused unseen."""
+SAMPLE = '''\
+def twice(number):
+    """Return twice a number."""
+    return 2 * number
+
+
+def test_twice():
+    assert twice(2) == 4'''
+"""A program that passes wherever one can be confined."""
+
+
+async def unproved(
+    context: WorkContext, artifact: Any, new: Sequence[str], refused: Sequence[Refusal]
+) -> list[Refusal]:
+    """Return the refusals of those new entries that are programs and do not pass their own tests; what is
+    ``refused`` already is not run."""
+    before = {one.entry_digest for one in refused}
+    programs = context.method.programs(artifact, [one for one in new if one not in before])
+    slots = asyncio.Semaphore(AT_ONCE)
+    tried, beyond = list(programs)[:MOST], list(programs)[MOST:]
+    whys = await asyncio.gather(*(_why(context, programs[digest], slots) for digest in tried))
+    reasons = dict(zip(tried, whys, strict=True))
+    reasons |= dict.fromkeys(beyond, f"more than {MOST} programs came with it")
+    return [
+        Refusal(digest, _named(programs[digest]), "program", why) for digest, why in reasons.items() if why
+    ]
+
+
+def _named(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+async def can_be_proved(context: WorkContext) -> None:
+    """Raise UserError where the run takes programs and none can be confined here."""
+    if context.spec.method.programs is not None:
+        await _why(context, SAMPLE, asyncio.Semaphore())
+
+
+async def _why(context: WorkContext, program: str, slots: asyncio.Semaphore) -> str:
+    """Return why a program does not pass, or empty."""
+    seconds = (context.spec.method.programs or Programs()).test_seconds
+    if context.memo is None:
+        raise BugError("a step that lets programs in has no memo")
+
+    async def run() -> Completion:
+        proof = await proved(program, seconds)
+        return Completion(proof.why, 0, 0, 0, proof.seconds, "stop", 1)
+
+    key = digest_of(["program", 1, program, seconds])
+    return (await context.memo.once(key, run, slot=slots)).completion.text
