@@ -17,6 +17,7 @@ from combee.work.proofs import SAMPLE
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are confined by Linux")
 ASKS = "its test asks the system for a file, a process, a socket or the like"
+ENDS = "its test does not come to its end"
 EMPTY = "its test passes without its body, too"
 NONE = "it is no function with a docstring and a test"
 
@@ -110,8 +111,8 @@ def test_it_sees_no_secret_of_the_process_that_runs_it(monkeypatch: pytest.Monke
         pytest.param("    assert one(1) == 2", "its test fails", id="fails"),
         pytest.param("    assert nothing(1) == 2", "its test raises an error", id="raises"),
         pytest.param("    raise SystemExit(0)", "its test raises an error", id="leaves"),
-        pytest.param("    import os\n    os._exit(0)", "its test ends its process", id="ends its process"),
-        pytest.param("    import ctypes\n    ctypes.string_at(0)", "its test ends its process", id="crashes"),
+        pytest.param("    import os\n    os._exit(0)", ENDS, id="ends its process"),
+        pytest.param("    import ctypes\n    ctypes.string_at(0)", ENDS, id="crashes"),
         pytest.param("    pass", EMPTY, id="nothing"),
         pytest.param("    assert True", EMPTY, id="what is always so"),
         pytest.param("    one", EMPTY, id="names it only"),
@@ -125,6 +126,17 @@ def test_it_sees_no_secret_of_the_process_that_runs_it(monkeypatch: pytest.Monke
 )
 def test_a_test_that_does_not_hold_the_function_to_anything_lets_nothing_in(test: str, reason: str) -> None:
     assert why(test=test) == reason
+
+
+def test_to_end_the_process_with_the_code_of_a_test_that_passed_is_not_to_pass() -> None:
+    forged = f"os._exit({proof_child.PASSED})"
+    assert why("import os", forged) == ENDS
+    assert why(test=f"    import os\n    {forged}") == ENDS
+    assert why(test="    return\n    assert one(1) == 1") == ENDS
+
+
+def test_a_program_cannot_read_which_of_its_runs_this_is() -> None:
+    assert why("import sys", "assert not sys.argv and not sys.orig_argv") == ""
 
 
 def test_one_without_a_docstring_or_a_body_is_none() -> None:

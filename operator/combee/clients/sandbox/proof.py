@@ -9,7 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from combee.clients.sandbox.launch import CANNOT_START
-from combee.clients.sandbox.proof_child import FAILED, MEMORY, NO_PROGRAM, NOT_CONFINED, PASSED, RAISED
+from combee.clients.sandbox.proof_child import (
+    AS_IT_IS,
+    FAILED,
+    FAILING,
+    MEMORY,
+    NO_PROGRAM,
+    NOT_CONFINED,
+    PASSED,
+    RAISED,
+    WITHOUT,
+)
 from combee.clients.sandbox.sandbox import Limits, Run, Sandbox
 from combee.errors import UserError
 from combee.names import PROGRAM_MODULES
@@ -27,6 +37,7 @@ _WHY = {
     NO_PROGRAM: "it is no function with a docstring and a test",
     _BAD_CALL: "its test asks the system for a file, a process, a socket or the like",
 }
+_ENDS = "its test does not come to its end"
 _NOT_HERE = (NOT_CONFINED, CANNOT_START)
 
 
@@ -40,21 +51,23 @@ class Proof:
 
 
 async def proved(program: str, seconds: int) -> Proof:
-    """Run the test of a program and, where it passes, once more without the function's body: a test that
-    passes then, too, tests nothing. Each run may take ``seconds`` of a processor. Raises UserError where no
-    program can be confined here."""
-    first = await _run(program, seconds)
+    """Run the test of a program and, where it passes, twice more: with an end that fails, which it must come
+    to, and without the function's body, where a test that passes, too, tests nothing. Each run may take
+    ``seconds`` of a processor. Raises UserError where no program can be confined here."""
+    first = await _run(program, seconds, AS_IT_IS)
     if why := _why(first, seconds):
         return Proof(why, first.seconds)
-    second = await _run(program, seconds, "without")
-    empty = second.why == "" and second.code == PASSED
-    return Proof("its test passes without its body, too" if empty else "", first.seconds + second.seconds)
+    ended, empty = await _run(program, seconds, FAILING), await _run(program, seconds, WITHOUT)
+    why = "" if ended.code == FAILED else _ENDS
+    if not why and empty.why == "" and empty.code == PASSED:
+        why = "its test passes without its body, too"
+    return Proof(why, first.seconds + ended.seconds + empty.seconds)
 
 
-async def _run(program: str, seconds: int, *arguments: str) -> Run:
+async def _run(program: str, seconds: int, way: str) -> Run:
     modules = ",".join(PROGRAM_MODULES)
     sandbox = Sandbox(
-        command=(sys.executable, "-I", "-S", str(CHILD), modules, str(seconds), *arguments, program),
+        command=(sys.executable, "-I", "-S", str(CHILD), modules, str(seconds), way, program),
         folder=CHILD.parent,
         limits=Limits(
             seconds + SPARE_SECONDS, memory_bytes=MEMORY_MIB << 20, scratch_bytes=1 << 20, processes=1
@@ -75,4 +88,4 @@ def _why(run: Run, seconds: int) -> str:
         )
     if run.why or run.code in _LATE:
         return f"its test takes more than {seconds} s"
-    return "" if run.code == PASSED else _WHY.get(run.code, "its test ends its process")
+    return "" if run.code == PASSED else _WHY.get(run.code, _ENDS)

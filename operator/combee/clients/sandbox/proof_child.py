@@ -22,7 +22,10 @@ from types import CodeType
 from typing import NoReturn
 
 PASSED, FAILED, RAISED, MEMORY, NO_PROGRAM, NOT_CONFINED = 40, 41, 42, 43, 44, 45
-"""The exit codes. Only a test that came to its end gives the first: to end the process is not to pass."""
+"""The exit codes. A program that ends the process itself may forge one; so a test must come to its end, too,
+where that end fails (``FAILING``)."""
+AS_IT_IS, WITHOUT, FAILING = "as it is", "without", "failing"
+"""The ways to run a program: as it is, without the function's body, with a test whose end fails."""
 _LATE = ("_strptime",)
 """What a module that a program may import loads only when it is used."""
 
@@ -45,18 +48,23 @@ class _Program(ctypes.Structure):
 
 
 def main() -> NoReturn:
-    """Run the test of the program that the last argument is; where ``without`` stands before it, without the
-    function's body. What it may import, the first argument, is loaded before: nothing can be read after. The
-    second says how many seconds of a processor it may take: on a busy machine it takes no more of these."""
-    modules, seconds, *without, program = sys.argv[1:]
+    """Run the test of the program that the last argument is, in the way that the third one names, which the
+    program cannot read there. What it may import, the first argument, is loaded before: nothing can be read
+    after. The second says how many seconds of a processor it may take: on a busy machine it takes no more of
+    these."""
+    modules, seconds, way, program = sys.argv[1:]
+    sys.argv.clear()
+    sys.orig_argv.clear()
     for name in (*modules.split(","), *_LATE):
         importlib.import_module(name)
     try:
         tree = ast.parse(program)
         function, test = _parts(tree)
-        if without:
+        if way == WITHOUT:
             function.body = [ast.Raise(ast.Name("NotImplementedError", ast.Load()), None)]
-            ast.fix_missing_locations(tree)
+        if way == FAILING:
+            test.body.append(ast.Assert(ast.Constant(False), None))
+        ast.fix_missing_locations(tree)
         code = compile(tree, "program", "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         os._exit(NO_PROGRAM)
