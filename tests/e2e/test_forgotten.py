@@ -17,9 +17,10 @@ BATCH = {"mode": "Fixed", "size": 12, "reason": "test"}
 LEARNED = ("prompt.md", "artifact.json", "lessons.md")
 
 
-def run(path: Path, train: Path, out: Path, sim: Sim) -> dict[str, bytes]:
-    """What a run on these rows leaves of what it learned."""
-    done = combee("run", "-f", path, "-o", out, "--engine", f"main={sim.url}", "--data", f"train={train}")
+def run(path: Path, out: Path, sim: Sim, **data: Path) -> dict[str, bytes]:
+    """What a run leaves of what it learned. ``data``: files that stand for the manifest's."""
+    flags = [word for name, one in data.items() for word in ("--data", f"{name}={one}")]
+    done = combee("run", "-f", path, "-o", out, "--engine", f"main={sim.url}", *flags)
     assert done.returncode in ENDED, done.stderr
     return {name: (out / name).read_bytes() for name in LEARNED}
 
@@ -56,10 +57,11 @@ def test_a_forgotten_row_makes_no_difference(
 ) -> None:
     """Whether it is in the file or not: no byte of what is learned comes from it."""
     train = rows(36)
-    data = {"train": split(train, "5", "17"), "heldOut": split(few)}
+    data = {"train": split(train, "5", "17"), "heldOut": split(few, "3")}
     path = manifest(
         task={"type": "Formula", "data": data}, batching=BATCH | {"size": size}, aggregation=aggregation
     )
-    there = run(path, train, tmp_path / "there", quick)
-    assert there == run(path, blanked(train, "5", "17"), tmp_path / "gone", quick)
-    assert json.loads(there["artifact.json"])["runs"][0][3] == ["17", "5"]
+    there = run(path, tmp_path / "there", quick)
+    gone = {"train": blanked(train, "5", "17"), "heldOut": blanked(few, "3")}
+    assert there == run(path, tmp_path / "gone", quick, **gone)
+    assert json.loads(there["artifact.json"])["runs"][0][3] == ["17", "5", "heldOut 3"]

@@ -39,6 +39,11 @@ def run_run(
     except CombeeError as error:
         say(error, as_json=as_json)
         return USER_ERROR
+    return work(prepared, out, as_json=as_json)
+
+
+def work(prepared: Prepared, out: Path, *, as_json: bool) -> int:
+    """Work and show; return the exit code of the outcome."""
     command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
     with Screen(choose_mode(json=as_json, stream=sys.stdout), errors=sys.stderr) as screen:
         try:

@@ -8,8 +8,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from combee.cli.options import Json
+from combee.cli.options import Json, Manifest, with_stand_ins
+from combee.cli.record import RecordStore
 from combee.cli.where import Place, with_place
+from combee.local.flags import StandInFlags
 
 PlaybookName = Annotated[str, typer.Argument(metavar="NAME", help="The Playbook.")]
 Digest = Annotated[
@@ -120,6 +122,40 @@ def why(
     from combee.cli.cluster.versions import run_why_version
 
     raise typer.Exit(run_why_version(name, what, place, as_json=json))
+
+
+@app.command(
+    epilog="Example: combee playbook forget out/run --source order-17 -f run.yaml "
+    "--engine main=http://127.0.0.1:8000/v1"
+)
+@with_stand_ins
+def forget(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run that is over.")],
+    source: Annotated[
+        str, typer.Option("--source", metavar="ID", help="A row, a trace, or a trajectory of one.")
+    ],
+    filename: Manifest,
+    given: StandInFlags,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="DIR", help="Where to learn anew; absent: beside the run's folder."
+        ),
+    ] = None,
+    store: RecordStore = "",
+    task_user: Annotated[str, typer.Option("--task-user", metavar="UID|me", help="As of combee run.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it takes, and ask nobody.")] = False,
+) -> None:
+    """Learn a run anew without a row or a trace, and prove that nothing of it is left: the result equals, to
+    the byte, learning without it. Stop it with Ctrl-C and go on with the same command.
+
+    Exit codes: 0 proven; 2 a mistake, or no such row; 5 not proven, or the run failed; 130 stopped.
+    """
+    from combee.cli.forget import run_forget
+
+    raise typer.Exit(
+        run_forget(folder, source, filename, output, given, store, task_user=task_user, dry_run=dry_run)
+    )
 
 
 @app.command(epilog="Example: kubectl combee playbook preview formula -f playbook.yaml")

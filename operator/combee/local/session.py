@@ -47,6 +47,7 @@ from combee.local.clock import RunClock
 from combee.local.executor import LocalExecutor
 from combee.local.meter import Listener, Meter, Silent
 from combee.local.sources import (
+    HeldData,
     StandIns,
     check_keys,
     endpoints,
@@ -84,6 +85,8 @@ class Prepared:
     """what rolls out, for a task in a container."""
     recorded: bool = False
     """whether no model is asked, and the memo has every answer."""
+    earlier: Store | None = None
+    """the store of another run, whose answers are taken over."""
 
     @property
     def facts(self) -> DataFacts:
@@ -144,22 +147,6 @@ def prepare_run(
     if not for_preview:
         refuse_too_small(splits)
     return prepared
-
-
-class _HeldData:
-    """Splits that are in memory already."""
-
-    def __init__(self, splits: Mapping[str, Dataset]) -> None:
-        self._splits = splits
-
-    async def train(self) -> Dataset:
-        return self._splits["train"]
-
-    async def held_out(self) -> Dataset | None:
-        return self._splits.get("heldOut")
-
-    async def test(self) -> Dataset | None:
-        return self._splits.get("test")
 
 
 async def check_endpoints(prepared: Prepared) -> dict[str, ModelInfo]:
@@ -326,8 +313,8 @@ async def contexts(
     prepared: Prepared, who: Identity, store: Store, meter: Meter, memo: Memo | None = None
 ) -> AsyncIterator[WorkContext]:
     """The context of a session, its models and runner open. ``memo``: the store's own if none is given."""
-    spec, data, start = prepared.run.spec, _HeldData(prepared.splits), prepared.initial_playbook
-    prefix, memo = run_prefix(who.name, who.uid), memo or Memo(store)
+    spec, data, start = prepared.run.spec, HeldData(prepared.splits), prepared.initial_playbook
+    prefix, memo = run_prefix(who.name, who.uid), memo or Memo(store, earlier=prepared.earlier)
     accounts = Accounts(store, prefix, meter.on_call, meter.guard, meter, memo)
     models = open_models(spec.workers, with_agent(spec, prepared.endpoints), accounts)
     meter.limits = models.limits

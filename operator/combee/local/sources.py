@@ -222,6 +222,25 @@ def locate(uri: str, base: Path) -> str:
     return uri if "://" in uri else str(base / uri)
 
 
+class HeldData:
+    """Splits that are in memory already."""
+
+    def __init__(self, splits: Mapping[str, Dataset]) -> None:
+        self._splits = splits
+
+    async def train(self) -> Dataset:
+        """Return the rows to learn from."""
+        return self._splits["train"]
+
+    async def held_out(self) -> Dataset | None:
+        """Return the rows to select and gate on."""
+        return self._splits.get("heldOut")
+
+    async def test(self) -> Dataset | None:
+        """Return the rows that are scored once."""
+        return self._splits.get("test")
+
+
 def read_splits(run: PromptLearningRun, task: Task, given: StandIns, base: Path) -> dict[str, Dataset]:
     """Every split, read and checked. DataError when heldOut or test shares a row with train."""
     splits: dict[str, Dataset] = {}

@@ -34,9 +34,11 @@ _Outcome = Completion | _Failed | None
 class Memo:
     """Completions by request key, on a store that many runs may share."""
 
-    def __init__(self, store: Store, folder: str = "") -> None:
-        """``folder``: the store's folder for the records; empty for the memo that all runs share."""
+    def __init__(self, store: Store, folder: str = "", *, earlier: Store | None = None) -> None:
+        """``folder``: the store's folder for the records; empty for the memo that all runs share.
+        ``earlier``: another store, whose answers are taken over where they are asked for."""
         self._store = store
+        self._earlier = earlier
         self._root = f"{folder}/" if folder else ""
         self._flights: dict[str, asyncio.Future[_Outcome]] = {}
 
@@ -52,6 +54,10 @@ class Memo:
     async def get(self, key: str) -> Completion | None:
         """Return the recorded answer; None when there is none, or when its record is damaged."""
         data = await self._store.aget(self.path_of(key))
+        if data is None and self._earlier is not None:
+            data = await self._earlier.aget(self.path_of(key))
+            completion = None if data is None else _decoded(key, data)
+            return None if completion is None else await self.put(key, completion)
         return None if data is None else _decoded(key, data)
 
     async def put(self, key: str, completion: Completion) -> Completion:
