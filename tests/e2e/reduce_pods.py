@@ -21,7 +21,7 @@ from combee.names import step_name
 from combee.plan.decide import iteration_plan
 from combee.plan.state import DataFacts, RunState
 from combee.plan.types import Step, StepSummary
-from combee.records import Lesson, Reflection
+from combee.records import Lesson, Reflection, Trajectory
 from combee.sim import lessons
 from combee.work.context import OBSERVED, decoded_receipt, encoded_receipt, line_of
 from waiting import wait_until
@@ -38,6 +38,36 @@ def reflection(number: int, lesson: int) -> Reflection:
     text = lessons.note_entry(f"Ratio {lesson % TOPICS}", lessons.note("planted", lesson), number)
     diagnosis = lessons.at_length(lessons.DIAGNOSES[0], 150, number)
     return Reflection(name, f"{number}@0", False, diagnosis, (Lesson(f"{name}.1", text),))
+
+
+def trajectory(of: Reflection) -> Trajectory:
+    """The wrong answer that a reflection is on."""
+    example, _, _ = of.trajectory_id.partition("@")
+    return Trajectory(of.trajectory_id, example, "", "", "", 0.0, False, "")
+
+
+def leave_map(
+    store: Store, prefix: str, step: str, reflections: int, shards: int, lessons_in_all: int = 0
+) -> None:
+    """Write what a map of so many shards leaves of so many wrong answers."""
+    drawn = rng(7, "planted")
+    distinct = lessons_in_all or -(-reflections // STATED)
+    made = [reflection(number, int(drawn.integers(distinct))) for number in range(reflections)]
+    for shard in range(shards):
+        rows = made[shard::shards]
+        summary = StepSummary(
+            step,
+            "map",
+            outputs={
+                "reflections": store.put_blob(b"".join(map(line_of, rows))),
+                "trajectories": store.put_blob(b"".join(line_of(trajectory(row)) for row in rows)),
+                "calls": store.put_blob(b""),
+            },
+            counts={"iteration": 0, "examples": len(rows)},
+            seconds={"wall": 1.0},
+        )
+        where = f"{prefix}/steps/{step}/{shard:05d}.manifest.json"
+        store.put(where, encoded_receipt(summary, where))
 
 
 @dataclass
@@ -123,23 +153,7 @@ def reduce_of(
     cluster.plans[0] = replace(plan, batch_size=reflections, shards=2)
     store, prefix = Store.open(str(folder / "store")), run_prefix(cluster.run.name, UID)
     names = {kind: step_name(cluster.run.name, UID, 0, kind) for kind in ("map", "reduce")}
-    drawn = rng(7, "planted")
-    distinct = lessons_in_all or -(-reflections // STATED)
-    rows = [line_of(reflection(number, int(drawn.integers(distinct)))) for number in range(reflections)]
-    for shard in range(2):
-        summary = StepSummary(
-            names["map"],
-            "map",
-            outputs={
-                "reflections": store.put_blob(b"".join(rows[shard::2])),
-                "trajectories": store.put_blob(b""),
-                "calls": store.put_blob(b""),
-            },
-            counts={"iteration": 0, "examples": len(rows[shard::2])},
-            seconds={"wall": 1.0},
-        )
-        where = f"{prefix}/steps/{names['map']}/{shard:05d}.manifest.json"
-        store.put(where, encoded_receipt(summary, where))
+    leave_map(store, prefix, names["map"], reflections, 2, lessons_in_all)
     method = AceMethod()
     artifact = store.put_blob(method.empty().to_json())
     inputs = {"artifact": artifact, "map": names["map"]}
