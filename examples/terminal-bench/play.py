@@ -29,8 +29,8 @@ MOST_FEEDBACK = 2000
 COMMAND_SECONDS = 300
 PLACE_SECONDS = 5
 """between two questions whether there is place for another environment"""
-SPARE_SECONDS = 300
-"""How much longer than its agent and tests an environment lives that is not given back."""
+SPARE_SECONDS = 1800
+"""How much longer than agent and tests an environment lives that is not given back: its image is pulled, too."""
 BAD_REQUEST, NOT_FOUND, FULL = 400, 404, 503
 INSTRUCTIONS = """\
 You do a task in a terminal of Linux. Answer with one block of shell commands each time, between ```sh and
@@ -97,7 +97,9 @@ def ask_model(messages: list) -> str:
         {"Content-Type": "application/json", "Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]},
     )
     with urllib.request.urlopen(request) as answer:
-        return json.load(answer)["choices"][0]["message"]["content"] or ""
+        said = json.load(answer)["choices"][0]["message"]["content"] or ""
+    # What no program can be given as an argument goes.
+    return said.replace("\0", "").encode(errors="replace").decode()
 
 
 def work(environment: Environment, row: dict, artifact: str, most_steps: int) -> list:
@@ -154,7 +156,8 @@ def scored(environment: Environment, row: dict, tests: dict[str, bytes]) -> tupl
     environment.run("find /logs/verifier /tests -mindepth 1 -delete", COMMAND_SECONDS)
     for name, content in tests.items():
         environment.put(f"/tests/{name}", content)
-    runs = "chmod +x /tests/test.sh && /tests/test.sh 2>&1 | tee /logs/verifier/test-stdout.txt"
+    printed = "/logs/verifier/test-stdout.txt"
+    runs = f"chmod +x /tests/test.sh; /tests/test.sh >{printed} 2>&1; code=$?; cat {printed}; exit $code"
     code, printed = environment.run(runs, row["verifierSeconds"])
     for path, read in (("reward.json", json.loads), ("reward.txt", float)):
         content = environment.get(f"/logs/verifier/{path}")

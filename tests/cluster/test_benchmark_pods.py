@@ -152,7 +152,7 @@ def test_appworld_learns_by_scenario(cluster: Cluster, namespace: str, tmp_path:
 
 
 @contextmanager
-def serving(cluster: Cluster, namespace: str) -> Iterator[str]:
+def serving(cluster: Cluster, namespace: str, most: int = 16) -> Iterator[str]:
     """The URL of the server of environments, which has the rights that its example gives it."""
     rights = ("ServiceAccount", "Role", "RoleBinding")
     example = (EXAMPLES / "terminal-bench" / "environments.yaml").read_text()
@@ -164,7 +164,17 @@ def serving(cluster: Cluster, namespace: str) -> Iterator[str]:
     account = f"--kubectl=--as=system:serviceaccount:{namespace}:environments"
     words = ("--image-prefix", "localhost/combee-", "--namespace", namespace, "--restricted", account)
     server = subprocess.Popen(
-        [sys.executable, EXAMPLES / "terminal-bench/serve.py", *words, "--host", ADDRESS, "--port", "0"],
+        [
+            sys.executable,
+            EXAMPLES / "terminal-bench/serve.py",
+            *words,
+            "--host",
+            ADDRESS,
+            "--port",
+            "0",
+            "--most",
+            str(most),
+        ],
         env=cluster.environment,
         stdout=subprocess.PIPE,
         text=True,
