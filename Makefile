@@ -10,7 +10,7 @@ ROOT_ON_LINUX := $(findstring Linux 0,$(shell uname -s) $(shell id -u))
 CAN_CLUSTER = [ "$(ROOT_ON_LINUX)" ] || [ -n "$$KUBECONFIG" ]
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-real demo-cluster evidence evidence-real test test-fast test-long seconds mutants browser cluster cluster-down cluster-env cluster-revive kueue harbor soak images release-dry-run kagent bench bench-traces scale sensitivity ablations check format types imports generated fix lock clean install dev
+.PHONY: help demo demo-real demo-cluster evidence evidence-real test test-fast test-long seconds mutants browser cluster cluster-down cluster-env cluster-revive kueue harbor agent-sandbox soak images release-dry-run kagent bench bench-traces scale sensitivity ablations check format types imports generated fix lock clean install dev
 
 help:  ## list what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/; s/\$$\$$/$$/g' | column -t -s '|'
@@ -84,6 +84,10 @@ kueue: cluster  ## install Kueue on that node from a folder that tests/cluster/n
 harbor: cluster  ## play small tasks on that node by harbor, in the environment of examples/terminal-bench (HARBOR=PROGRAM, tried with 0.26.0)
 	@test -x "$(HARBOR)" || { echo "Give the program of harbor 0.26.0, from a venv of Python 3.12 with pip install harbor==0.26.0: make harbor HARBOR=/path/to/harbor"; exit 1; }
 	@HARBOR="$(HARBOR)" $(BIN)/python -m pytest -m harbor tests/cluster/test_harbor.py
+
+agent-sandbox: cluster  ## install agent-sandbox on that node from a folder that tests/cluster/node/agent-sandbox.sh makes (SANDBOX=DIR, tried with 0.5.6), run the tests that need it, remove it
+	@tests/cluster/node/agent-sandbox.sh up "$(SANDBOX)"
+	@$(BIN)/python -m pytest -m agent_sandbox tests/cluster/test_warm_pools.py; code=$$?; tests/cluster/node/agent-sandbox.sh down "$(SANDBOX)"; exit $$code
 
 soak: cluster  ## kill what runs need 30 times at seeded random moments (KILLS=30 SEED=1), on that node; about half an hour
 	@eval "$$($(NODE) env)" && PYTHONPATH=operator:tests $(BIN)/python tests/cluster/soak.py --kills $(or $(KILLS),30) --seed $(or $(SEED),1)

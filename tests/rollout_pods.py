@@ -35,22 +35,23 @@ class FakePod:
     killed: bool = False
     """by the kubelet, since it may not go on."""
     port: int = 0
+    claimed_by: str = ""
+    """the file that says whose a pod out of a warm pool is."""
     over: threading.Event = field(default_factory=threading.Event)
     """whether it is deleted while it waits for something to do."""
 
     def run(self) -> None:
         """The pod's life, from its first container to its end."""
         for folder in (TASK, OUT, SCRATCH, BIN, END):
-            self.path(folder).mkdir(parents=True)
-        settings = AttendSettings(self.root, "ERROR", self.desk, self.token)
+            self.path(folder).mkdir(parents=True, exist_ok=True)
+        settings = AttendSettings(self.root, "ERROR", self.desk, self.token, self.claimed_by)
         attendant = Attendant(settings, PodLog({}, "ERROR"), Path(BUSYBOX or ""))
         with answering(attendant, 0) as self.port:
             attending = threading.Thread(target=attendant.run)
             attending.start()
-            while not self.asked(READY) and not self.over.is_set():
+            while not self.asked(READY):
                 time.sleep(0.02)
-            if not self.over.is_set():
-                self._user()
+            self._user()
             attendant.ending = True
             attending.join(120)
             assert not attending.is_alive()
@@ -81,6 +82,8 @@ class FakePod:
             elif not self.asked(GOING):
                 self.killed = True
                 os.killpg(process.pid, signal.SIGKILL)
+            elif self.over.is_set():
+                process.terminate()
             time.sleep(0.02)
 
 

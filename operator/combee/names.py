@@ -17,6 +17,10 @@ PLAYBOOK_KIND = "Playbook"
 PLAYBOOK_VERSION_KIND = "PlaybookVersion"
 KUEUE = "kueue.x-k8s.io/v1beta2"
 """Kueue's API, as versions from 0.15 on serve it."""
+SANDBOXES = "extensions.agents.x-k8s.io/v1beta1"
+"""The API of agent-sandbox's templates, warm pools and claims."""
+CLAIMED_BY = "combee.dev/claimed-by"
+"""the annotation that says whose a pod out of a warm pool is; one that waits there has none."""
 
 VLLM_VERSION = "0.32.0"
 """The version of vLLM that engines are tested and documented with, and that the extra ``vllm`` installs."""
@@ -134,13 +138,19 @@ def prefetch_name(run: str, uid: str, index: int) -> str:
 
 
 def rollouts_name(run: str, uid: str) -> str:
-    """Name the Service where pods of a user's image find rollouts: ``formula-3fa9c1d2-rollouts``."""
+    """Name the Service where pods of a user's image find rollouts, and the warm pool and template of such
+    pods: ``formula-3fa9c1d2-rollouts``."""
     return f"{_lettered(run)}-{uid[:8]}-rollouts"
 
 
 def rollout_job_name(run: str, uid: str, attempt: int) -> str:
     """Name the Job of such pods, the first one or one that follows: ``formula-3fa9c1d2-rollouts-a0``."""
     return f"{rollouts_name(run, uid)}-a{attempt}"
+
+
+def sandbox_claim_name(run: str, uid: str, attempt: int) -> str:
+    """Name the SandboxClaim of one such pod out of a warm pool: ``formula-3fa9c1d2-rollouts-c0``."""
+    return f"{rollouts_name(run, uid)}-c{attempt}"
 
 
 def workload_name(run: str, uid: str) -> str:

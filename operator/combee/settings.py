@@ -211,6 +211,8 @@ class AttendSettings(PodSettings):
     desk: str = _variable("COMBEE_DESK", _of_desk("desk"), default=None)
     """where rollouts are claimed."""
     token: str = _variable("COMBEE_DESK", _of_desk("token"), default=None)
+    claimed_by: str = _variable("COMBEE_CLAIMED_BY")
+    """the file that says whose a pod out of a warm pool is; empty for a Job's pod, which is nobody else's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +275,8 @@ class OperatorSettings:
     """whether a run that names none and does not state its inputs is refused, or warned."""
     read_nodes: bool = _variable("COMBEE_READ_NODES", _yes)
     """whether it may list nodes, to know which GPUs engines get."""
+    agent_sandbox: bool = _variable("COMBEE_AGENT_SANDBOX", _yes)
+    """whether it may make rollouts by warm pools of agent-sandbox, where that is installed."""
     secret_policy: bool = _variable("COMBEE_SECRET_POLICY", _yes)
     """whether the admission policy that guards Secrets is installed."""
     make_accounts: bool = _variable("COMBEE_MAKE_ACCOUNTS", _yes)

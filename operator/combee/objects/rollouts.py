@@ -1,8 +1,9 @@
 """Pods that each do one rollout of a task in a container: a Job of the user's image, and the desks' Service.
 
-A pod is the user's container and, before it, one of ours (a native sidecar) that claims a rollout at a desk,
-in the pod of whichever step is at work, and hands in what was left. The user's container holds no token, no
-key of a model and no capability; it sees three folders, and a key to the model that ends with the rollout.
+A pod is the user's container, which waits, and beside it one of ours (a native sidecar) that claims a rollout
+at a desk, in the pod of whichever step is at work, and hands in what was left. The user's container holds no
+token, no key of a model and no capability; it sees three folders, and a key to the model that ends with the
+rollout.
 Pods are all alike: they and the desks settle which rollout is whose, so a Job is never counted, only
 followed by the next one."""
 
@@ -83,12 +84,12 @@ def rollout_job(
         "maxFailedIndexes": pods_of(task),
         "podReplacementPolicy": "TerminatingOrFailed",
         "activeDeadlineSeconds": settings.step_deadline_seconds,
-        "template": _template(run, owner, task, address, settings, own),
+        "template": rollout_template(run, owner, task, address, settings, own),
     }
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 
 
-def _template(
+def rollout_template(
     run: PromptLearningRun,
     owner: Owner,
     task: CustomContainer,
@@ -96,6 +97,7 @@ def _template(
     settings: Settings,
     own: dict[str, str],
 ) -> Object:
+    """Return the template of the pods. ``own``: labels of theirs alone."""
     template = run.spec.workers.template
     spec = pod_spec(
         _user(task, settings),
@@ -132,8 +134,8 @@ def _attendant(owner: Owner, address: str, settings: Settings) -> Object:
         resources={"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}},
         settings=settings,
     )
-    # The user's container waits until a rollout is claimed, for as long as that takes.
-    probe = {**_probe(READY), "periodSeconds": _READY_SECONDS, "failureThreshold": 1_000_000}
+    # The user's container is started by what this one brings.
+    probe = {**_probe(READY), "periodSeconds": _READY_SECONDS, "failureThreshold": 300}
     return {**made, "restartPolicy": "Always", "startupProbe": probe}
 
 

@@ -24,6 +24,7 @@ from combee.plan.cluster.diagnose import (
     gated,
     only_disrupted,
     probed,
+    unready,
 )
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.queues import held_back
@@ -42,6 +43,7 @@ from combee.steps import kind_of
 from combee.times import seconds_of
 
 PATIENCE_SECONDS = 4.0
+CLAIM_PATIENCE_SECONDS = 30.0
 """A pod takes so long to start when all is well: before it nobody asks why it does not run."""
 FAILED_INDEXES = "FailedIndexes"
 """the reason of a Job each of whose failed indexes was tried as often as it may be."""
@@ -55,6 +57,8 @@ class Observer:
 
     kube: Kube
     complaints: Complaints
+    warm_pools: bool = False
+    """whether rollouts may be made by warm pools of agent-sandbox."""
     _summaries: dict[str, tuple[StepSummary, int]] = field(default_factory=dict)
     """uid of a finished Job -> what its pod left, and how many bytes it could."""
 
@@ -64,12 +68,13 @@ class Observer:
         """One tick's facts; about five requests, some more for a queue and each shared engine, and one for
         each pod that is in trouble. ``settings``: those that the run's objects are made by."""
         selector = f"{names.LABEL_RUN_UID}={owner.uid}"
-        jobs, engines, services, plan, queue = await asyncio.gather(
+        jobs, engines, services, plan, queue, (claims, pool) = await asyncio.gather(
             self.kube.list("Job", owner.namespace, labels=selector),
             self._engines(run, owner, selector, settings, now),
             self._services(run, owner, wanted=not (suspend or memory.ended)),
             self.plan(owner, memory.run.iteration),
             see_queue(self.kube, run.spec.queue, owner),
+            self._claims(run, owner, selector, now),
         )
         steps = [job for job in jobs if names.LABEL_STEP in job["metadata"].get("labels", {})]
         rollouts = [job for job in jobs if component(job) == names.ROLLOUT]
@@ -82,7 +87,9 @@ class Observer:
             suspend=suspend,
             jobs={job.name: job for job in seen},
             engines=engines,
-            rollouts={job.name: job for job in pods},
+            rollouts={job.name: job for job in (*pods, *claims)},
+            warm_pools=self.warm_pools,
+            pool=pool,
             plans={} if plan is None else {plan.iteration: plan},
             services=services,
             fetching=dict(one for one in fetching if one is not None),
@@ -123,6 +130,32 @@ class Observer:
         waiting = await self.kube.list("Pod", meta["namespace"], labels=chosen, fields="status.phase=Pending")
         begun = bool(waiting) or bool(raw.get("status", {}).get("active"))
         return replace(job, trouble=await self._trouble(raw, waiting) if waiting or not begun else None)
+
+    async def _claims(
+        self, run: Run, owner: Owner, selector: str, now: float
+    ) -> tuple[list[RolloutsSeen], bool]:
+        """The claims of pods out of a warm pool, and whether there is a pool."""
+        if not self.warm_pools or run.spec.task.container is None:
+            return [], False
+        claims, pools = await asyncio.gather(
+            self.kube.list("SandboxClaim", owner.namespace, labels=selector),
+            self.kube.list("SandboxWarmPool", owner.namespace, labels=selector, bare=True),
+        )
+        seen = await asyncio.gather(*(self._claim(claim, now) for claim in claims))
+        return seen, any("deletionTimestamp" not in pool["metadata"] for pool in pools)
+
+    async def _claim(self, raw: Object, now: float) -> RolloutsSeen:
+        """Only the pods of one that waits are listed, as of a Job of rollouts."""
+        claim = claim_seen(raw)
+        if claim.proven or claim.over or claim.deleting or age(raw, now) <= PATIENCE_SECONDS:
+            return claim
+        # Its pod has its name.
+        sandbox = raw.get("status", {}).get("sandbox", {}).get("name")
+        field = f"metadata.name={sandbox}"
+        pods = await self.kube.list("Pod", raw["metadata"]["namespace"], fields=field) if sandbox else []
+        if pods:
+            return replace(claim, trouble=await self._trouble(raw, pods))
+        return replace(claim, trouble=unready(raw) if age(raw, now) > CLAIM_PATIENCE_SECONDS else None)
 
     async def _fetch(self, raw: Object, now: float) -> tuple[str, Trouble] | None:
         """An engine, and how the Job that fetches its weights stands; None when it is complete."""
@@ -293,6 +326,22 @@ def rollouts_seen(raw: Object) -> RolloutsSeen:
         proven=bool(status.get("succeeded")),
         over=bool(ended & {"Complete", "Failed", "FailureTarget"}),
         held=bool(spec.get("suspend")),
+        deleting="deletionTimestamp" in meta,
+    )
+
+
+def claim_seen(raw: Object) -> RolloutsSeen:
+    """The claim of one pod of rollouts as ``decide_cluster`` sees it."""
+    meta = raw["metadata"]
+    conditions = raw.get("status", {}).get("conditions", ())
+    true = {one["type"] for one in conditions if one.get("status") == "True"}
+    return RolloutsSeen(
+        name=meta["name"],
+        attempt=int(meta["labels"].get(names.LABEL_ATTEMPT, "0")),
+        kind="SandboxClaim",
+        used_up=True,
+        proven="Ready" in true,
+        over="Finished" in true,
         deleting="deletionTimestamp" in meta,
     )
 

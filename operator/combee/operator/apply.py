@@ -32,6 +32,7 @@ from combee.objects.queues import (
 )
 from combee.objects.rollouts import rollout_job, rollout_service
 from combee.objects.types import Settings
+from combee.objects.warm_pools import sandbox_claim, warm_pool
 from combee.operator.sharing import ChangedError, SharedEngine, join, leave
 from combee.plan.cluster.decide import ClusterPlan, JobWish, QueueWish
 from combee.plan.cluster.diagnose import still_at_work
@@ -182,23 +183,37 @@ class Executor:
     async def _rollouts(
         self, wish: RolloutsWish, run: PromptLearningRun, owner: Owner, settings: Settings, seen: Seen
     ) -> None:
-        """Delete or make the Jobs of the user's image, and the Service through which their pods find
-        rollouts."""
-        for name in wish.delete:
-            await self.kube.delete("Job", owner.namespace, name)
+        """Delete or make the Jobs of the user's image, or claims and their pool, and the Service through
+        which their pods find rollouts."""
+        name = names.rollouts_name(owner.name, owner.uid)
+        for gone in wish.delete:
+            await self.kube.delete(seen.rollouts[gone].kind, owner.namespace, gone)
+        if seen.pool and not wish.pool:
+            # The pool last: it is what says that there is something to delete.
+            await self.kube.delete("SandboxTemplate", owner.namespace, name)
+            await self.kube.delete("SandboxWarmPool", owner.namespace, name)
         if wish.remove:
-            await self.kube.delete("Service", owner.namespace, names.rollouts_name(owner.name, owner.uid))
+            await self.kube.delete("Service", owner.namespace, name)
         attempts = {job.attempt for job in seen.rollouts.values()}
-        missing_attempts = [attempt for attempt in wish.attempts if attempt not in attempts]
-        if not missing_attempts:
-            return
+        missing = [attempt for attempt in wish.attempts if attempt not in attempts]
+        if wish.pool and not seen.pool:
+            for body in warm_pool(run, owner, await self._desks(owner), settings):
+                await self._ensure(body, owner)
+        for attempt in missing:
+            if wish.kind == "SandboxClaim":
+                made = sandbox_claim(owner, attempt, seen.now, settings)
+            else:
+                job = rollout_job(run, owner, attempt, await self._desks(owner), settings)
+                made = placed(job, _assigned(seen, ROLLOUTS))
+            await self._ensure(made, owner)
+
+    async def _desks(self, owner: Owner) -> str:
+        """Return the address at which a run's pods of rollouts find desks, and nothing else."""
         for policy in isolation(owner.namespace):
             # One of the name stays as it is: whoever may write policies here may allow more, too.
             await self.kube.create(policy)
         service = await self._ensure(rollout_service(owner), owner)
-        for attempt in missing_attempts:
-            job = rollout_job(run, owner, attempt, str(service["spec"]["clusterIP"]), settings)
-            await self._ensure(placed(job, _assigned(seen, ROLLOUTS)), owner)
+        return str(service["spec"]["clusterIP"])
 
     async def _engine(
         self,

@@ -22,9 +22,10 @@ from combee.settings import CleanupSettings
 log = logging.getLogger(__name__)
 MADE = f"{names.LABEL_NAME}=combee,{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
 """the labels of all that the operator makes."""
-AT_WORK = ("Deployment", "Job", "Service", "NetworkPolicy", "Workload")
-"""Kinds of steps, engines and gateways with their Services and policies, and of runs' places in queues; their
-pods, which hold GPUs, go with them."""
+WARM_POOLS = ("SandboxTemplate", "SandboxWarmPool", "SandboxClaim")
+AT_WORK = ("Deployment", "Job", "Service", "NetworkPolicy", "Workload", *WARM_POOLS)
+"""Kinds of steps, engines and gateways with their Services and policies, of runs' places in queues, and of
+warm pools; their pods, which hold GPUs, go with them."""
 ACCOUNTS = ("RoleBinding", "ServiceAccount")
 
 

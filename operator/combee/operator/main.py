@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from combee import __version__
@@ -21,7 +21,7 @@ from combee.assembly.logs import to_stderr
 from combee.assembly.probes import serve
 from combee.clients.kubernetes.kube import Kube
 from combee.errors import CombeeError, UserError
-from combee.names import API_VERSION, KUEUE, PLAYBOOK_KIND, RUN_KIND
+from combee.names import API_VERSION, KUEUE, PLAYBOOK_KIND, RUN_KIND, SANDBOXES
 from combee.objects.types import Settings
 from combee.observe.complaints import Complaints
 from combee.observe.nodes import Nodes
@@ -47,6 +47,7 @@ from combee.operator.versions import Versions
 from combee.plan.cluster.accept import Policy
 from combee.settings import CleanupSettings, OperatorSettings, read_settings
 
+WORKLOADS, CLAIMS = (KUEUE, "workloads"), (SANDBOXES, "sandboxclaims")
 log = logging.getLogger(__name__)
 RUNS = "promptlearningruns"
 GATEWAY_PAUSE_SECONDS = 0.3
@@ -108,7 +109,7 @@ def assemble(settings: OperatorSettings, kube: Kube) -> Parts:
     teller = Teller(writing, settings.pod_name)
     ticker = Ticker(
         kube=writing,
-        observer=Observer(writing, Complaints(writing)),
+        observer=Observer(writing, Complaints(writing), settings.agent_sandbox),
         executor=Executor(writing, made=lambda kind: metrics.made.labels(kind).inc()),
         teller=teller,
         versions=Versions(writing),
@@ -163,7 +164,9 @@ def object_settings(settings: OperatorSettings) -> Settings:
 
 async def operate(settings: OperatorSettings) -> None:
     """Until SIGTERM or SIGINT: then ticks under way end, and the Lease is given up."""
-    parts = assemble(settings, await _connected())
+    kube = await _connected()
+    settings = replace(settings, agent_sandbox=await _warm_pools(settings, kube))
+    parts = assemble(settings, kube)
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
@@ -217,6 +220,14 @@ async def _connected() -> Kube:
     return kube
 
 
+async def _warm_pools(settings: OperatorSettings, kube: Kube) -> bool:
+    """Return whether rollouts are made by warm pools of agent-sandbox: where they may be, and it is there."""
+    if not settings.agent_sandbox or await served(kube, *CLAIMS):
+        return settings.agent_sandbox
+    log.warning("agent-sandbox is not installed: rollouts are made by Jobs", extra={"missing": SANDBOXES})
+    return False
+
+
 async def _watch(parts: Parts, settings: OperatorSettings, stop: asyncio.Event) -> None:
     """kopf, until ``stop``: events wake what they are about."""
     import kopf
@@ -225,8 +236,10 @@ async def _watch(parts: Parts, settings: OperatorSettings, stop: asyncio.Event) 
     from combee.operator.watch import settings as kopf_settings
 
     wakes = (parts.queue.wake, parts.wake_playbook, parts.wake_gateway)
+    children = [WORKLOADS] if await served(parts.kube, *WORKLOADS) else []
+    children += [CLAIMS] if settings.agent_sandbox else []
     await kopf.operator(
-        registry=registry(*wakes, queues=await served(parts.kube, KUEUE, "workloads")),
+        registry=registry(*wakes, children=children),
         settings=kopf_settings(),
         standalone=True,
         clusterwide=not settings.namespaces,

@@ -7,7 +7,7 @@ never watched: a Job's pods are listed when they are needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import kopf
@@ -22,6 +22,7 @@ from combee.names import (
     LABEL_RUN,
     MANAGED_BY,
     RUN_KIND,
+    SANDBOXES,
 )
 from combee.objects.engines import COMPONENT as ENGINE
 from combee.objects.sweep import COMPONENT as SWEEP
@@ -29,6 +30,7 @@ from combee.operator.tick import Key
 
 GROUP, VERSION = API_VERSION.split("/")
 KUEUE_GROUP, KUEUE_VERSION = KUEUE.split("/")
+SANDBOX_GROUP, SANDBOX_VERSION = SANDBOXES.split("/")
 PAGE = 250
 """Objects that kopf lists at once: a run and its Jobs take about 30 KB, and a whole page is in memory
 together."""
@@ -55,6 +57,7 @@ def settings() -> kopf.OperatorSettings:
     chosen.watching.label_selectors["batch", "v1", "jobs"] = selector
     chosen.watching.label_selectors["apps", "v1", "deployments"] = f"{selector},{LABEL_COMPONENT}={ENGINE}"
     chosen.watching.label_selectors[KUEUE_GROUP, KUEUE_VERSION, "workloads"] = selector
+    chosen.watching.label_selectors[SANDBOX_GROUP, SANDBOX_VERSION, "sandboxclaims"] = selector
     return chosen
 
 
@@ -63,11 +66,11 @@ def registry(
     wake_playbook: Callable[[Key], None],
     wake_gateway: Callable[[str], None],
     *,
-    queues: bool,
+    children: Sequence[tuple[str, str]],
 ) -> kopf.OperatorRegistry:
     """Return the handlers for runs with their Jobs and engines, for Playbooks with their versions and runs,
-    and for the Jobs that sweep, which outlive all of them. ``queues``: whether there is a Kueue, in whose
-    queues runs have places."""
+    and for the Jobs that sweep, which outlive all of them. ``children``: the APIs and kinds of what else runs
+    have, where the cluster serves them."""
     handlers = kopf.OperatorRegistry()
 
     kopf.on.login(registry=handlers)(_login)
@@ -101,13 +104,19 @@ def registry(
             if owner["kind"] == RUN_KIND:
                 wake((namespace or "", owner["name"]))
 
-    if queues:
-
-        @kopf.on.event(KUEUE_GROUP, KUEUE_VERSION, "workloads", registry=handlers)
-        def place_changed(namespace: str | None, labels: Any, **_: Any) -> None:
-            _wake_owner(wake, namespace, labels)
-
+    for api, plural in children:
+        _watch_children(handlers, wake, api, plural)
     return handlers
+
+
+def _watch_children(
+    handlers: kopf.OperatorRegistry, wake: Callable[[Key], None], api: str, plural: str
+) -> None:
+    group, version = api.split("/")
+
+    @kopf.on.event(group, version, plural, registry=handlers)
+    def child_changed(namespace: str | None, labels: Any, **_: Any) -> None:
+        _wake_owner(wake, namespace, labels)
 
 
 def _login(**arguments: Any) -> kopf.ConnectionInfo | None:

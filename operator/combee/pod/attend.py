@@ -1,13 +1,14 @@
 """``combee-worker attend``: the container beside a user's own, in a pod that does one rollout.
 
-It claims a rollout at a step's desk, lays out what the user's container is given, watches it, and hands in
-what it left. The user's container is started once ``/ready`` says yes, and ended when ``/going`` no longer
-does.
+Once the user's container is there and waits, it claims a rollout at a step's desk, lays out what the user's
+program is given, watches it, and hands in what it left. The user's container is started once ``/ready`` says
+yes, and ended when ``/going`` no longer does.
 
 /task            the files that the user's container is given; it may read them
 /out, /scratch   what the user's container may write: its results, its /tmp
 /combee/bin      how the user's container is started: a shell, a script, variables; it may read them
 /combee/end      where the script says how it ends
+/combee/claim    only out of a warm pool: whose this pod is, empty while it waits there
 
 No thread and no program is started after the user's container, so that one which takes all processes of the
 pod can still be reported.
@@ -54,8 +55,8 @@ DONE = 0
 LOOK_SECONDS = 0.25
 BEAT_SECONDS = 2.0
 CALL_SECONDS = 10.0
-BEGIN_SECONDS = 900.0
-"""How long the user's image may take to be pulled and started, before somebody else gets the rollout."""
+BEGIN_SECONDS = 60.0
+"""How long the user's container, which waits, may take to begin, before somebody else gets the rollout."""
 _SCRIPT = Path(__file__).with_name("launch.sh")
 _CODE_BYTES = 16
 
@@ -63,6 +64,7 @@ _CODE_BYTES = 16
 class State(Enum):
     """Where a rollout is."""
 
+    STARTING = "starting"
     WAITING = "waiting"
     CLAIMED = "claimed"
     OVER = "over"
@@ -76,7 +78,7 @@ class Attendant:
     log: PodLog
     shell: Path = Path("/opt/combee/libexec/busybox")
     """the path of a static busybox, which starts the user's program."""
-    state: State = State.WAITING
+    state: State = State.STARTING
     ending: bool = False
     """whether the pod was told to end, as it is when the user's container has ended."""
     task: dict[str, Any] = field(default_factory=dict)
@@ -90,12 +92,14 @@ class Attendant:
             # The container was started again: what it knew is lost, and so is the rollout.
             self.log.say("WARNING", "this container was started again: the rollout is given up")
             return self.over()
-        while not self.ending and not self.claim():
+        self.bring_launcher()
+        self.state = State.WAITING
+        while not self.ending and not (self.awaited() and self.claim()):
             time.sleep(LOOK_SECONDS)
         if self.ending:
             return DONE
-        self.lay_out()
         marker.touch()
+        self.lay_out()
         self.heard, self.state = time.monotonic(), State.CLAIMED
         self.log.say("INFO", "a rollout is claimed")
         self.hand_in(*self.watch())
@@ -108,6 +112,21 @@ class Attendant:
             time.sleep(LOOK_SECONDS)
         return DONE
 
+    def bring_launcher(self) -> None:
+        """Bring what starts the user's program."""
+        for source, name in ((_SCRIPT, LAUNCHER), (self.shell, SHELL)):
+            # Renamed, since the user's container may run the one that is there.
+            part = self.path(f"{name}.part")
+            shutil.copy(source, part)
+            part.rename(self.path(name))
+
+    def awaited(self) -> bool:
+        """Return whether the user's container is there, and waits for a rollout, in no pool any more."""
+        if not (self.path(END) / "there").exists():
+            return False
+        claimed_by = self.settings.claimed_by
+        return not claimed_by or bool(self.path(claimed_by).read_text(encoding="utf-8"))
+
     def claim(self) -> bool:
         """Try to claim a rollout; return whether one was claimed."""
         status, body = self.ask(CLAIM, self.settings.token)
@@ -118,15 +137,15 @@ class Attendant:
         return status == 200
 
     def lay_out(self) -> None:
-        """Write what the user's container is given, and what starts it."""
+        """Write what the user's program is given, and last the variables, for which its container waits."""
         for name, data in self.task["files"].items():
             (self.path(TASK) / name).write_bytes(base64.b64decode(data))
         variables = "".join(
             f"export {name}={shlex.quote(value)}\n" for name, value in self.task["env"].items()
         )
-        (self.path(BIN) / "env").write_text(variables, encoding="utf-8")
-        shutil.copy(_SCRIPT, self.path(BIN) / Path(LAUNCHER).name)
-        shutil.copy(self.shell, self.path(BIN) / Path(SHELL).name)
+        part = self.path(BIN) / "env.part"
+        part.write_text(variables, encoding="utf-8")
+        part.rename(self.path(BIN) / "env")
 
     def watch(self) -> tuple[int, str, float]:
         """Watch to the end; return its exit code (negative: nothing to hand in), why it ended and seconds."""
@@ -240,7 +259,7 @@ def _handler(attendant: Attendant) -> type[BaseHTTPRequestHandler]:
         timeout = 60
 
         def do_GET(self) -> None:
-            good = {READY: attendant.state is not State.WAITING, GOING: attendant.state is State.CLAIMED}
+            good = {READY: attendant.state is not State.STARTING, GOING: attendant.state is not State.OVER}
             self.send_response(200 if good.get(self.path) else 503)
             self.end_headers()
 

@@ -1,11 +1,15 @@
 # The first process of a user's container: launch.sh END PROGRAM ARGUMENT...
-# It tells in the folder END that it began, the program's last words, and last its exit code. Run by the busybox beside
-# it, so that the user's image needs no shell.
+# It waits for a rollout, and tells in the folder END that it is there, that it began, the program's last words, and last
+# its exit code. Run by the busybox beside it, so that the user's image needs no shell.
 here=${0%/*}
 busybox=$here/busybox
 end=$1
 program=$2
 shift 2
+# Beside its children, so that it hears that the pod is to end.
+trap 'exit 143' TERM
+: >"$end/there"
+until [ -e "$here/env" ]; do "$busybox" sleep 0.1; done
 . "$here/env"
 # By its path, since a shell that has programs of its own would take those.
 case $program in
@@ -25,8 +29,6 @@ esac
 "$busybox" tail -c 4096 <"$end/words" >"$end/said" &
 tail=$!
 : >"$end/begun"
-# Beside this script, which so hears that the pod is to end.
-trap 'exit 143' TERM
 "$program" "$@" </dev/null >"$end/words" 2>&1 &
 wait $!
 code=$?

@@ -35,6 +35,7 @@ WAYS: dict[str, dict[str, Any]] = {
         "allowedHosts": ["prometheus.monitoring.svc", "[fd00::7]"],
         "allowCustomTasks": True,
         "discipline": "Advisory",
+        "agentSandbox": True,
         "readNodes": True,
         "playbooks": {"allowWaivedCanary": False},
         "operator": {

@@ -11,9 +11,11 @@ import yaml
 from chart_tools import CHART, NAMESPACE, RELEASE, REPOSITORY, WAYS, helm, objects
 
 from combee import names
+from combee.clients.kubernetes.kube import PLACES
 from combee.generate.crd import CHART_FOLDER, FOLDER, files
 from combee.objects.accounts import account_objects
 from combee.objects.types import Settings
+from combee.operator.cleanup import WARM_POOLS
 
 ROLES = ("Role", "ClusterRole")
 CLUSTER_KINDS = {
@@ -98,6 +100,20 @@ def test_the_operator_may_make_policies_where_custom_tasks_are_allowed_and_chang
     assert bool(found) == WAYS[way].get("allowCustomTasks", False)
     names = {made["metadata"]["name"] for made in objects(way, "NetworkPolicy")}
     assert not names & {"combee-rollouts", "combee-desks"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_operator_may_make_warm_pools_where_the_chart_says_so(way: str) -> None:
+    roles = [role for role in _roles(way) if "cleanup" not in role["metadata"]["name"]]
+    rules = [rule for role in roles for rule in role["rules"]]
+    kinds = {
+        one
+        for rule in rules
+        if rule["apiGroups"] == [names.SANDBOXES.split("/")[0]]
+        for one in rule["resources"]
+    }
+    pools = {PLACES[kind][1] for kind in WARM_POOLS}
+    assert kinds == (pools if WAYS[way].get("agentSandbox", False) else set())
 
 
 def test_with_namespaces_the_operator_has_no_rights_in_the_cluster() -> None:

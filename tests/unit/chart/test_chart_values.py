@@ -87,7 +87,7 @@ def test_the_operator_reads_what_the_chart_sets_and_nothing_else(monkeypatch: py
     assert settings.engine_arguments == ("--trust-remote-code",)
     assert settings.allow_custom_tasks and settings.secret_policy and settings.make_accounts
     assert not settings.allow_waived_canary
-    assert settings.discipline == "Advisory" and settings.read_nodes
+    assert settings.discipline == "Advisory" and settings.read_nodes and settings.agent_sandbox
     made = object_settings(settings)
     assert made.worker_image == "registry.example.com/combee-worker:0.1.0"
     assert made.image_pull_secrets == ("registry",)

@@ -22,7 +22,7 @@ from combee.clients.sandbox.desk import RolloutDesk
 from combee.clients.sandbox.deskwire import BEAT, CLAIM, LEFT, LOST_SECONDS
 from combee.clients.sandbox.sandbox import Run
 from combee.clients.store.store import Store
-from combee.objects.rollout_layout import BIN
+from combee.objects.rollout_layout import BIN, CLAIMED_BY, END
 from rollout_pods import BUSYBOX, FakePod
 
 TOKEN = "t" * 64
@@ -164,7 +164,7 @@ def test_a_second_life_of_the_container_beside_it_claims_nothing(tmp_path: Path)
             from combee.pod.log import PodLog
             from combee.settings import AttendSettings
 
-            settings = AttendSettings(tmp_path, "OFF", address, TOKEN)
+            settings = AttendSettings(tmp_path, "OFF", address, TOKEN, "")
             attendant = Attendant(settings, PodLog({}, "OFF"), Path(BUSYBOX or ""))
             attendant.ending = True
             waiting = asyncio.ensure_future(desk.run({}, {}, LIMITS, stop))
@@ -175,6 +175,47 @@ def test_a_second_life_of_the_container_beside_it_claims_nothing(tmp_path: Path)
             return code, claimed[0]
 
     assert asyncio.run(twice()) == (0, 200)
+
+
+@needs_busybox
+@pytest.mark.parametrize("pooled", [False, True], ids=["by a Job", "out of a warm pool"])
+def test_a_pod_claims_a_rollout_once_its_container_waits_and_it_is_in_no_pool(
+    pooled: bool, tmp_path: Path
+) -> None:
+    early: list[bool] = []
+    """whether a rollout was claimed, when it should not have been"""
+
+    async def scene() -> Run:
+        desk = RolloutDesk(TOKEN, 20.0, 1 << 20)
+        stop: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        async with served(desk) as address:
+            pod = FakePod(tmp_path, address, TOKEN, ["true"], claimed_by=CLAIMED_BY if pooled else "")
+            whose = pod.path(CLAIMED_BY)
+            whose.parent.mkdir(parents=True)
+            whose.write_text("")
+            doing = asyncio.ensure_future(desk.run({}, {}, LIMITS, stop))
+            going = asyncio.ensure_future(asyncio.to_thread(pod.run))
+            while not (pod.path(END) / "there").exists():
+                early.append(bool(desk._claimed))
+                await asyncio.sleep(0.01)
+            if pooled:
+                await asyncio.sleep(1.0)  # four looks
+                early.append(bool(desk._claimed))
+                whose.write_text("garden-3fa9c1d2-rollouts-c0")
+            done, _ = await asyncio.gather(doing, going)
+            return done
+
+    assert asyncio.run(scene()).code == 0
+    assert early and not any(early)
+
+
+@needs_busybox
+def test_a_pod_that_waits_ends_at_once_when_it_is_deleted(tmp_path: Path) -> None:
+    pod = FakePod(tmp_path, "http://127.0.0.1:9", TOKEN, ["true"])
+    pod.over.set()
+    pod.run()
+    assert (pod.path(END) / "there").exists() and not pod.killed
+    assert not (pod.path(END) / "begun").exists()
 
 
 async def _claimed(desk: RolloutDesk, address: str, stop: Any) -> tuple[asyncio.Future[Run], Any]:

@@ -227,7 +227,7 @@ async def test_where_nothing_is_kept_there_is_nothing() -> None:
 
 def test_its_job_wakes_who_keeps_the_namespace_also_where_no_playbook_is_left() -> None:
     woken: list[str] = []
-    handlers = registry(lambda run: None, lambda playbook: None, woken.append, queues=False)
+    handlers = registry(lambda run: None, lambda playbook: None, woken.append, children=())
     (told,) = (one.fn for one in handlers._watching._handlers if one.fn.__name__ == "job_changed")
     job = sweep_job(
         Memory(default_store(), (Kept("gone", 1.0),)), "team-a", BEGUN, Settings(worker_image="w")

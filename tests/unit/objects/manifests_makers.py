@@ -15,6 +15,7 @@ from combee.objects.jobs import step_job
 from combee.objects.plans import plan_config, run_config
 from combee.objects.rollouts import rollout_job, rollout_service
 from combee.objects.types import Settings
+from combee.objects.warm_pools import sandbox_claim, warm_pool
 from combee.plan.types import Clocks, Step
 from combee.records import Owner
 from combee.steps import KINDS
@@ -226,6 +227,10 @@ def objects_of(
     if run.spec.task.container is not None:
         yield "rollout-service", rollout_service(owner)
         yield "rollout-job", rollout_job(run, owner, 0, "10.96.7.7", settings)
+        template, pool = warm_pool(run, owner, "10.96.7.7", settings)
+        yield "sandbox-template", template
+        yield "sandbox-warm-pool", pool
+        yield "sandbox-claim", sandbox_claim(owner, 3, 1_798_761_600.0, settings)
     for index, engine in enumerate(run.spec.engines):
         service, deployment = engine_objects(run, owner, index, settings)
         if engine.shared:

@@ -30,7 +30,7 @@ MADE = (
     | {
         f"container/{what}": made
         for what, made in objects_of(run_of(CONTAINER))
-        if what.startswith("rollout") or what in ("step-map", "step-reduce")
+        if what.startswith(("rollout", "sandbox")) or what in ("step-map", "step-reduce")
     }
 )
 

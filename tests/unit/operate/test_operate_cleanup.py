@@ -72,6 +72,7 @@ async def test_all_that_the_operator_made_goes_but_data_and_what_is_others() -> 
         f"ours-{kind}-{where}"
         for kind in (
             *("Deployment", "Job", "Service", "NetworkPolicy", "Workload"),
+            *("SandboxTemplate", "SandboxWarmPool", "SandboxClaim"),
             *("RoleBinding", "ServiceAccount"),
         )
         for where in ("team", "other")
@@ -97,7 +98,7 @@ async def test_where_it_served_some_namespaces_the_others_and_the_charts_account
     kube = await server()
     before = kube.names()
     await cleanup.clean(kube, IN_TEAM)  # type: ignore[arg-type]
-    kinds = ("Deployment", "Job", "Service", "NetworkPolicy", "Workload")
+    kinds = cleanup.AT_WORK
     assert before - kube.names() == {*(f"ours-{kind}-team" for kind in kinds), lease.NAME}
 
 

@@ -209,6 +209,72 @@ async def test_why_a_users_image_does_not_come_up_is_told_and_one_that_waits_for
         assert (one.trouble.reason if one.trouble else None) == reason
 
 
+def claim(*conditions: dict[str, str], sandbox: str = "") -> dict[str, Any]:
+    meta = {
+        "name": "formula-3fa9c1d2-rollouts-c7",
+        "namespace": "ns",
+        "uid": "c7",
+        "labels": {names.LABEL_ATTEMPT: "7"},
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+    }
+    return {"metadata": meta, "status": {"conditions": list(conditions), "sandbox": {"name": sandbox}}}
+
+
+def ready(status: str, message: str = "") -> dict[str, str]:
+    return {"type": "Ready", "status": status, "message": message}
+
+
+CLAIMS = {
+    "no answer": (claim(), 100, "Unschedulable", "agent-sandbox does not answer. See whether its controller"),
+    "no answer yet": (claim(), 20, None, ""),
+    "no pod": (
+        claim(ready("False", "no such account")),
+        100,
+        "Unschedulable",
+        "no such account. See `kubectl",
+    ),
+    "a quota": (
+        claim(ready("False", "exceeded quota: few")),
+        100,
+        "WaitingForQuota",
+        "exceeded quota: few: a quota of the namespace is used up",
+    ),
+    "ready": (claim(ready("True")), 100, None, ""),
+    "over": (claim(ready("False"), {"type": "Finished", "status": "True"}), 100, None, ""),
+    "its pod starts": (claim(ready("False", "Pod is pending"), sandbox="p"), 100, None, ""),
+}
+
+
+@pytest.mark.parametrize(("raw", "seconds", "reason", "words"), CLAIMS.values(), ids=CLAIMS)
+async def test_why_a_claim_has_no_pod_is_told_with_what_to_do(
+    raw: dict[str, Any], seconds: float, reason: str | None, words: str
+) -> None:
+    pod = {"metadata": {"name": "p", "namespace": "ns", "uid": "p"}, "status": {"phase": "Pending"}}
+    cluster = Cluster(job(), *([pod] if raw["status"]["sandbox"]["name"] else []))
+    pool = {"metadata": {"name": "formula-3fa9c1d2-rollouts"}}
+    cluster.objects |= {"Job": [], "Event": [], "SandboxClaim": [raw], "SandboxWarmPool": [pool]}
+    task = SimpleNamespace(container=object())
+    run = SimpleNamespace(spec=SimpleNamespace(engines=(), roles_in_use=dict, queue=None, task=task))
+    observer = Observer(cluster, Complaints(cluster), warm_pools=True)  # type: ignore[arg-type]
+    seen = await observer.see(
+        run,  # type: ignore[arg-type]
+        Owner("formula", "ns", "u"),
+        Memory(),
+        None,  # type: ignore[arg-type]
+        suspend=False,
+        now=1767225600.0 + seconds,
+    )
+    (one,) = seen.rollouts.values()
+    assert (one.attempt, one.kind, one.used_up) == (7, "SandboxClaim", True)
+    assert (one.proven, one.over) == (
+        raw["status"]["conditions"][:1] == [ready("True")],
+        "Finished" in str(raw),
+    )
+    assert seen.warm_pools and seen.pool
+    assert (one.trouble.reason if one.trouble else None) == reason
+    assert words in (one.trouble.message if one.trouble else "")
+
+
 async def test_what_a_startup_probe_said_is_read_of_an_engine_that_is_late() -> None:
     """Its pod runs, and nothing in its status says what it is at."""
     labels = {names.LABEL_ENGINE: "main"}

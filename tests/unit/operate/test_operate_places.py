@@ -19,6 +19,7 @@ from combee.objects.engines import engine_deployment
 from combee.objects.types import Settings
 from combee.observe.queues import ABSENT, see_queue
 from combee.operator.apply import Executor
+from combee.operator.main import CLAIMS, WORKLOADS
 from combee.operator.watch import registry, settings
 from combee.plan.cluster.decide import ClusterPlan, JobWish, QueueWish
 from combee.plan.cluster.engines import EngineWish
@@ -251,16 +252,17 @@ async def test_jobs_and_engines_are_made_where_the_queue_sends_them() -> None:
     assert engine["spec"]["template"]["spec"]["nodeSelector"] == {"pool": "gpu"}
 
 
-def test_a_place_wakes_its_run_where_there_is_a_kueue_to_watch() -> None:
+def test_a_place_or_a_claim_wakes_its_run_where_there_is_something_to_watch() -> None:
     woken: list[tuple[str, str]] = []
     wakes = (woken.append, lambda playbook: None, lambda namespace: None)
 
-    def watched(*, queues: bool) -> list[Any]:
-        handlers = registry(*wakes, queues=queues)._watching._handlers
-        return [one.fn for one in handlers if one.fn.__name__ == "place_changed"]
+    def watched(*children: tuple[str, str]) -> list[Any]:
+        handlers = registry(*wakes, children=children)._watching._handlers
+        return [one.fn for one in handlers if one.fn.__name__ == "child_changed"]
 
-    assert not watched(queues=False)
-    (changed,) = watched(queues=True)
-    changed(namespace="team-a", labels=names.run_labels("ant", OWNER.uid, "queue"))
-    assert woken == [("team-a", "ant")]
-    assert settings().watching.label_selectors["kueue.x-k8s.io", "v1beta2", "workloads"]
+    assert not watched()
+    for changed in watched(WORKLOADS, CLAIMS):
+        changed(namespace="team-a", labels=names.run_labels("ant", OWNER.uid, "queue"))
+    assert woken == [("team-a", "ant")] * 2
+    for api, plural in (WORKLOADS, CLAIMS):
+        assert settings().watching.label_selectors[(*api.split("/"), plural)]

@@ -297,7 +297,7 @@ def test_what_makes_two_entries_the_same(changes: Object, same: bool) -> None:
 
 def test_the_events_of_an_engine_wake_all_runs_that_use_it() -> None:
     woken: list[tuple[str, str]] = []
-    handlers = registry(woken.append, lambda playbook: None, lambda namespace: None, queues=False)
+    handlers = registry(woken.append, lambda playbook: None, lambda namespace: None, children=())
     (told,) = (one.fn for one in handlers._watching._handlers if one.fn.__name__ == "engine_changed")
     owners = [owner_reference(run, controller=False) for run in RUNS[:2]]
     gateway = {"apiVersion": "v1", "kind": "Other", "name": "x", "uid": "1"}

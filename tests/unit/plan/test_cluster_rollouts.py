@@ -10,11 +10,11 @@ from cluster_bench import LEARNING, NOW, STOPPED, done, job, memory, placed, pla
 
 from combee.plan.cluster.decide import ClusterPlan, decide_cluster
 from combee.plan.cluster.memory import Gate, Memory
-from combee.plan.cluster.rollouts import LOOK_SECONDS, RolloutsWish
+from combee.plan.cluster.rollouts import LOOK_SECONDS, RolloutsWish, by_warm_pool, rollouts_wished
 from combee.plan.cluster.seen import JobSeen, RolloutsSeen, Trouble
 from combee.plan.cluster.standing import conditions, standing
 from combee.plan.state import RunState
-from combee.plan.types import Outcome
+from combee.plan.types import Outcome, Step
 
 CONTAINER = {
     "task": {
@@ -23,6 +23,7 @@ CONTAINER = {
         "data": {"train": {"uri": "t.jsonl"}, "heldOut": {"uri": "h.jsonl"}},
     }
 }
+MAP = Step("garden-3fa9c1d2-i000-map", "map", 0, 7)
 FULL = Trouble("Unschedulable", "pod x finds no node")
 PUBLISHING = replace(STOPPED, phase="Publishing", outcome=Outcome("Learned", "it rose"))
 
@@ -98,6 +99,61 @@ def test_one_job_follows_the_other(rollouts: tuple[RolloutsSeen, ...], expected:
 )
 def test_pods_stay_from_one_step_to_the_next(jobs: tuple[JobSeen, ...]) -> None:
     assert ask(LEARNING, *jobs, rollouts=(pods(),)).rollouts == FIRST
+
+
+def claim(attempt: int, **changes: Any) -> RolloutsSeen:
+    return RolloutsSeen(f"r-c{attempt}", attempt, "SandboxClaim", used_up=True, **changes)
+
+
+def warm(*attempts: int, delete: tuple[str, ...] = ()) -> RolloutsWish:
+    return RolloutsWish(attempts, delete, kind="SandboxClaim", pool=True)
+
+
+CLAIMS = {
+    "none yet": ((), warm(0, 1, 2)),
+    "all are at work": ((claim(4), claim(5), claim(6)), warm(4, 5, 6)),
+    "one is over": ((claim(4), claim(5, over=True), claim(6)), warm(4, 6, 7, delete=("r-c5",))),
+    "over and on its way out": (
+        (claim(4), claim(5), claim(6, over=True, deleting=True)),
+        warm(4, 5, 7),
+    ),
+    "somebody deletes all": ((claim(0, deleting=True), claim(1, deleting=True)), warm(2, 3, 4)),
+    "a Job is there from before": ((pods(2), claim(3)), warm(3, 4, 5, delete=("r-a2",))),
+}
+THREE_AT_ONCE = {
+    "task": {
+        **CONTAINER["task"],
+        "custom": {"container": {"image": "i", "command": ["solve"], "concurrency": 3}},
+    }
+}
+
+
+@pytest.mark.parametrize(("rollouts", "expected"), CLAIMS.values(), ids=CLAIMS)
+def test_a_claim_for_each_pod_at_work_takes_the_place_of_jobs(
+    rollouts: tuple[RolloutsSeen, ...], expected: RolloutsWish
+) -> None:
+    found = ask(LEARNING, placed("map"), rollouts=rollouts, about=THREE_AT_ONCE, warm_pools=True)
+    assert found.rollouts == expected
+
+
+def test_a_pool_waits_for_the_first_step_and_goes_with_the_last_claim() -> None:
+    early = ask(LEARNING, job("map"), about=THREE_AT_ONCE, warm_pools=True, pool=True)
+    assert early.rollouts == RolloutsWish(pool=True)
+    stuck = job("map", trouble=FULL)
+    for rollouts in ((), (claim(0),)):
+        wish = ask(LEARNING, stuck, rollouts=rollouts, about=THREE_AT_ONCE, warm_pools=True, pool=True)
+        delete = tuple(one.name for one in rollouts)
+        assert wish.rollouts == RolloutsWish(delete=delete, remove=True)
+
+
+def test_a_run_in_a_queue_keeps_jobs_and_a_pool_that_it_had_goes() -> None:
+    queued = {**THREE_AT_ONCE, "queue": {"name": "team-a"}}
+    spec = run_of(**queued).spec
+    assert not by_warm_pool(spec, seen(warm_pools=True))
+    wish = rollouts_wished(
+        spec, seen(placed("map"), rollouts={"r-c0": claim(0)}, warm_pools=True, pool=True), MAP
+    )
+    assert wish == RolloutsWish((1,), ("r-c0",))
 
 
 GONE = RolloutsWish((), ("r-a0",), remove=True)

@@ -58,6 +58,22 @@ def diagnose(pods: Iterable[Object], events: Iterable[Object] = ()) -> Trouble |
     return next(_not_made(by_time), None)
 
 
+def unready(claim: Object) -> Trouble:
+    """Return why a SandboxClaim has no pod that is ready, where its pods say nothing."""
+    conditions = claim.get("status", {}).get("conditions", ())
+    ready = next((one for one in conditions if one.get("type") == "Ready"), None)
+    name = claim["metadata"]["name"]
+    if ready is None:
+        more = "See whether its controller runs, or set the chart's agentSandbox to false."
+        return Trouble("Unschedulable", f"SandboxClaim {name}: agent-sandbox does not answer. {more}")
+    cause = _quoted(ready)
+    if "exceeded quota" in cause:
+        more = "a quota of the namespace is used up. It goes on when there is room."
+        return Trouble("WaitingForQuota", f"SandboxClaim {name} is not ready: {cause}: {more}")
+    more = "See `kubectl describe sandboxclaims,sandboxes`, or set the chart's agentSandbox to false."
+    return Trouble("Unschedulable", f"SandboxClaim {name} is not ready: {cause}. {more}")
+
+
 def being_set_up(pods: Iterable[Object]) -> Object | None:
     """Return the first pod with a node and no container yet: its events say whether something is missing."""
     return next((pod for pod in sorted(pods, key=_name) if _is_being_set_up(pod)), None)

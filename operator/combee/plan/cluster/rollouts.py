@@ -2,7 +2,8 @@
 
 The pods are all alike and claim what the step at work has to roll out, so one Job serves step after step. It
 comes with the first step whose pod is at work, since pods that find nothing to do must never hold a step's
-place.
+place. Where there is agent-sandbox, a warm pool and a claim for each pod that is to be at work take the place
+of the Job.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from combee.api.run import RunSpec
 from combee.plan.cluster.engines import UNPLACED
-from combee.plan.cluster.seen import RolloutsSeen, Seen
+from combee.plan.cluster.seen import RolloutsMaker, RolloutsSeen, Seen
 from combee.plan.types import Step
 from combee.steps import KINDS, kind_of
 
@@ -20,11 +21,21 @@ LOOK_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RolloutsWish:
-    """The attempts that should be there, and the Jobs that go. ``remove``: whether the Service goes, too."""
+    """The attempts that should be there, and the Jobs and claims that go. ``remove``: whether the Service
+    goes, too."""
 
     attempts: tuple[int, ...] = ()
     delete: tuple[str, ...] = ()
     remove: bool = False
+    kind: RolloutsMaker = "Job"
+    pool: bool = False
+    """whether there should be a warm pool."""
+
+
+def by_warm_pool(spec: RunSpec, seen: Seen) -> bool:
+    """Return whether the run's rollouts are made by a warm pool, and not by Jobs. The queue of a run admitted
+    the pods of Jobs: those that wait in a pool would come on top."""
+    return seen.warm_pools and spec.queue is None
 
 
 def rollouts_wished(spec: RunSpec, seen: Seen, due: Step) -> RolloutsWish:
@@ -34,24 +45,29 @@ def rollouts_wished(spec: RunSpec, seen: Seen, due: Step) -> RolloutsWish:
     if not KINDS[due.kind].asks_models or _in_the_way(seen, due):
         return rollouts_down(seen)
     jobs = sorted(seen.rollouts.values(), key=lambda job: job.attempt)
-    going = [job for job in jobs if not job.over and not job.deleting]
     if not jobs and not _at_work(seen):
-        return RolloutsWish()
-    over = tuple(job.name for job in jobs if job.over and not job.deleting)
-    attempts = tuple(job.attempt for job in going)
-    if all(job.used_up for job in going):
-        attempts = (*attempts, jobs[-1].attempt + 1 if jobs else 0)
-    return RolloutsWish(attempts, over)
+        return RolloutsWish(pool=seen.pool)
+    pool = by_warm_pool(spec, seen)
+    kind: RolloutsMaker = "SandboxClaim" if pool else "Job"
+    going = [job for job in jobs if job.kind == kind and not job.over and not job.deleting]
+    gone = tuple(job.name for job in jobs if job not in going and not job.deleting)
+    if pool:
+        missing = max(0, spec.task.container.concurrency - len(going))
+    else:
+        missing = int(all(job.used_up for job in going))
+    next_attempt = jobs[-1].attempt + 1 if jobs else 0
+    attempts = (*(job.attempt for job in going), *range(next_attempt, next_attempt + missing))
+    return RolloutsWish(attempts, gone, kind=kind, pool=pool)
 
 
 def rollouts_down(seen: Seen) -> RolloutsWish:
-    """Return the wish for no rollouts: their Jobs and the Service go."""
+    """Return the wish for no rollouts: their Jobs or claims, the pool and the Service go."""
     present = tuple(sorted(job.name for job in seen.rollouts.values() if not job.deleting))
-    return RolloutsWish(delete=present, remove=bool(present))
+    return RolloutsWish(delete=present, remove=bool(present) or seen.pool)
 
 
 def troubled(seen: Seen) -> list[RolloutsSeen]:
-    """Return the Jobs of rollouts whose pods do not come up."""
+    """Return the Jobs of rollouts, or claims, whose pods do not come up."""
     jobs = sorted(seen.rollouts.values(), key=lambda job: job.attempt)
     return [job for job in jobs if job.trouble is not None and not job.over and not job.deleting]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from combee.plan.playbook.changed import Looks
 from combee.plan.types import MAX_SUMMARY_BYTES, IterationPlan, StepSummary
@@ -75,12 +76,17 @@ class JobSeen:
         return not (self.complete or self.ended or self.failed or self.deleting)
 
 
+RolloutsMaker = Literal["Job", "SandboxClaim"]
+"""What pods of rollouts come by: a Job makes many, a claim takes one out of a warm pool."""
+
+
 @dataclass(frozen=True, slots=True)
 class RolloutsSeen:
-    """A Job of pods that each do one rollout in the user's image."""
+    """A Job of pods that each do one rollout in the user's image, or the claim of one such pod."""
 
     name: str
     attempt: int
+    kind: RolloutsMaker = "Job"
     used_up: bool = False
     """whether each of its pods was begun, so that no more will come."""
     proven: bool = False
@@ -169,7 +175,11 @@ class Seen:
     engines: Mapping[str, EngineSeen] = field(default_factory=dict)
     """engines by the name that the manifest gives; absent ones are not there."""
     rollouts: Mapping[str, RolloutsSeen] = field(default_factory=dict)
-    """Jobs of rollouts by object name; only with a task in a container."""
+    """Jobs of rollouts, or claims of their pods, by object name; only with a task in a container."""
+    warm_pools: bool = False
+    """whether rollouts may be made by warm pools of agent-sandbox."""
+    pool: bool = False
+    """whether the run has a warm pool."""
     plans: Mapping[int, IterationPlan] = field(default_factory=dict)
     """the frozen plan of the iteration under way, where there is one."""
     services: Mapping[str, ServiceSeen] = field(default_factory=dict)
