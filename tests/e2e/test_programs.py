@@ -14,11 +14,16 @@ from pathlib import Path
 import pytest
 from e2e_support import Manifest, Sim, Sims, combee, result_of
 from killing import Killed, survives_all
+from pods import UID, Cluster
 from program_writer import HOSTILE, writing
+from test_worker import claims
 
 from combee.clients.sandbox import proof
+from combee.clients.store.store import Store
+from combee.methods.ace.ledger import from_json
 from combee.methods.ace.parse import parse_playbook
 from combee.methods.ace.program import is_program
+from combee.names import step_name
 
 pytestmark = [
     pytest.mark.e2e,
@@ -84,3 +89,25 @@ def test_a_run_that_is_killed_goes_on_to_the_same_programs(
     with writing(sim.url) as (_, url):
         survives_all(Killed(path, replace(sim, url=url), 8), tmp_path, 3, "programs")
     assert "```python" in (tmp_path / "whole" / "prompt.md").read_text()
+
+
+def test_pods_run_the_tests_as_a_laptop_does(
+    quick: Sim, manifest: Manifest, rows: Rows, few: Path, tmp_path: Path, clusters: list[Cluster]
+) -> None:
+    path = manifest(
+        name="pods",
+        train=rows(18).rename(tmp_path / "train.jsonl"),
+        held_out=few.rename(tmp_path / "heldOut.jsonl"),
+        batching={"mode": "Fixed", "size": 18, "reason": "test"},
+        workers={"concurrency": 8, "hedgeBudget": 0, "parallelism": 1, "waitSeconds": 60},
+        method={"type": "ACE", "ace": {"programs": {"testSeconds": 1}}},
+    )
+    with writing(quick.url) as (writer, url):
+        cluster = Cluster(tmp_path / "cluster", claims(path), url.replace("127.0.0.1", "localhost"))
+        clusters.append(cluster)
+        assert cluster.to_the_end(lambda pods, iteration: None).outcome is not None
+    finish = cluster.summaries[step_name("pods", UID, 0, "finish")]
+    ledger = from_json(Store.open(str(cluster.folder / "store")).get_blob(finish.outputs["artifact"]))
+    refused = {ledger.texts[one.entry_digest] for one in ledger.refusals if one.kind == "program"}
+    assert refused == {one for kind in HOSTILE for one in writer.written.get(kind, ())} != set()
+    assert set(ledger.texts.values()) - refused == {*writer.written[""]} != set()
