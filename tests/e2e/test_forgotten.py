@@ -65,3 +65,23 @@ def test_a_forgotten_row_makes_no_difference(
     gone = {"train": blanked(train, "5", "17"), "heldOut": blanked(few, "3")}
     assert there == run(path, tmp_path / "gone", quick, **gone)
     assert json.loads(there["artifact.json"])["runs"][0][3] == ["17", "5", "heldOut 3"]
+
+
+def test_a_forgotten_trace_makes_no_difference(
+    quick: Sim, manifest: Manifest, rows: Rows, tmp_path: Path
+) -> None:
+    path = tmp_path / "traces.jsonl"
+    traces = []
+    for number, line in enumerate(rows(16).read_text().splitlines()):
+        row = json.loads(line)
+        said = [("user", row["context"]), ("assistant", "It is 3.14159.")]
+        messages = [{"role": role, "content": text} for role, text in said]
+        outcome = {"success": False, "feedback": f"Expected {row['target']}, got 3.14159."}
+        traces.append(json.dumps({"trace_id": f"call-{number}", "messages": messages, "outcome": outcome}))
+    path.write_text("\n".join([*traces, ""]))
+    task = {"type": "Traces", "data": {"train": split(path, "call-5")}}
+    spec = {"task": task, "batching": BATCH | {"size": 6}, "aggregation": {"verify": "Off"}}
+    left = run(manifest(**spec), tmp_path / "there", quick)
+    path.write_text("\n".join([*traces[:5], *traces[6:], ""]))
+    assert left == run(tmp_path / "run.yaml", tmp_path / "gone", quick)
+    assert b"call-4@" in left["artifact.json"] and b"call-5@" not in left["artifact.json"]

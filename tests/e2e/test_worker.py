@@ -36,8 +36,9 @@ def rows36(tmp_path: Path) -> dict[str, Path]:
 def claims(path: Path) -> Path:
     """The manifest with its data on a claim and in a ConfigMap, as a cluster has it."""
     document = yaml.safe_load(path.read_text())
+    forgotten = {k: v for k, v in document["spec"]["task"]["data"]["train"].items() if k == "forgotten"}
     document["spec"]["task"]["data"] = {
-        "train": {"pvc": {"claimName": "rows", "path": "deep/train.jsonl"}},
+        "train": {"pvc": {"claimName": "rows", "path": "deep/train.jsonl"}, **forgotten},
         "heldOut": {"configMap": {"name": "rows", "key": "heldOut.jsonl"}},
     }
     written = path.with_name("cluster.yaml")
@@ -47,6 +48,59 @@ def claims(path: Path) -> Path:
 
 def twice(sim: Sim) -> int:
     return sum(count - 1 for count in sim.answered().values())
+
+
+def laptop_learns_the_same(
+    cluster: Cluster, local: Path, sim: Sim, tmp_path: Path, *flags: str | Path
+) -> None:
+    """From the plans of the cluster's run, which had two iterations."""
+    plans, out = tmp_path / "plans", tmp_path / "laptop"
+    plans.mkdir()
+    for number, plan in cluster.plans.items():
+        (plans / f"i{number:03d}.json").write_bytes(plan.to_json())
+    done = combee("run", "-f", local, "-o", out, "--engine", f"main={sim.url}", "--plans", plans, *flags)
+    assert done.returncode in ENDED, done.stderr
+    own, other = Store.open(str(cluster.folder / "store")), Store.open(str(out / "store"))
+    mine = [cluster.summaries[step_name("pods", UID, n, "finish")].outputs for n in sorted(cluster.plans)]
+    steps = sorted((out / "steps").glob("*-finish-a0.json"))
+    theirs = [StepSummary.decode(path.read_bytes()) for path in steps]
+    assert len(mine) == len(theirs) == 2
+    for ours, summary in zip(mine, theirs, strict=True):
+        assert summary is not None
+        for what in ("artifact", "playbook"):
+            assert own.get_blob(ours[what]) == other.get_blob(summary.outputs[what])
+    assert (
+        cluster.state.best is not None and cluster.state.best.artifact == result_of(out)["playbook"]["digest"]
+    )
+
+
+def test_pods_learn_without_a_row_what_a_laptop_learns_that_never_had_it(
+    quick: Sim,
+    manifest: Manifest,
+    rows36: dict[str, Path],
+    tmp_path: Path,
+    clusters: list[Cluster],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In three shards, and reduced by three pods."""
+    monkeypatch.setattr("combee.plan.decide.CALLS_A_POD", 1)
+    monkeypatch.setattr("combee.plan.decide.SLOTS_A_POD", CONCURRENCY // SHARDS)
+    data = {name: {"uri": str(path)} for name, path in rows36.items()}
+    data["train"]["forgotten"] = ["5"]  # type: ignore[assignment]
+    local = manifest(
+        name="pods",
+        task={"type": "Formula", "data": data},
+        batching={"mode": "Fixed", "size": 18, "reason": "test"},
+        workers=WORKERS,
+        aggregation={"redundancy": {"mode": "Duplicate"}},
+    )
+    cluster = Cluster(tmp_path / "cluster", claims(local), quick.url)
+    clusters.append(cluster)
+    cluster.to_the_end()
+    assert {(plan.shards, plan.reduce_shards) for plan in cluster.plans.values()} == {(SHARDS, SHARDS)}
+    lines = rows36["train"].read_bytes().splitlines(keepends=True)
+    (tmp_path / "never.jsonl").write_bytes(b"".join([*lines[:4], b"\n", *lines[5:]]))
+    laptop_learns_the_same(cluster, local, quick, tmp_path, "--data", f"train={tmp_path / 'never.jsonl'}")
 
 
 @pytest.mark.parametrize(
@@ -103,20 +157,4 @@ def test_pods_learn_what_a_laptop_learns_and_a_killed_one_changes_nothing(
     print(f"{twice(sim)} calls answered twice, {sum(sim.answered().values())} in all; {state.outcome.name}")
     assert twice(sim) <= 2 * CONCURRENCY  # in flight when it was killed, and where a helper met an owner
 
-    plans, out = tmp_path / "plans", tmp_path / "laptop"
-    plans.mkdir()
-    for number, plan in cluster.plans.items():
-        (plans / f"i{number:03d}.json").write_bytes(plan.to_json())
-    laptop = sims.start("--key", key, "--time-scale", "0")
-    done = combee("run", "-f", local, "-o", out, "--engine", f"main={laptop.url}", "--plans", plans)
-    assert done.returncode in ENDED, done.stderr
-    own, other = Store.open(str(cluster.folder / "store")), Store.open(str(out / "store"))
-    mine = [cluster.summaries[step_name("pods", UID, n, "finish")].outputs for n in sorted(cluster.plans)]
-    steps = sorted((out / "steps").glob("*-finish-a0.json"))
-    theirs = [StepSummary.decode(path.read_bytes()) for path in steps]
-    assert len(mine) == len(theirs) == 2
-    for ours, summary in zip(mine, theirs, strict=True):
-        assert summary is not None
-        for what in ("artifact", "playbook"):
-            assert own.get_blob(ours[what]) == other.get_blob(summary.outputs[what])
-    assert state.best is not None and state.best.artifact == result_of(out)["playbook"]["digest"]
+    laptop_learns_the_same(cluster, local, sims.start("--key", key, "--time-scale", "0"), tmp_path)
