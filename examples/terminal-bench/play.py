@@ -30,7 +30,7 @@ COMMAND_SECONDS = 300
 PLACE_SECONDS = 5
 """between two questions whether there is place for another environment"""
 SPARE_SECONDS = 1800
-"""How much longer than agent and tests an environment lives that is not given back: its image is pulled, too."""
+"""How long an environment that is not given back outlives agent and tests: its image is pulled first."""
 BAD_REQUEST, NOT_FOUND, FULL = 400, 404, 503
 INSTRUCTIONS = """\
 You do a task in a terminal of Linux. Answer with one block of shell commands each time, between ```sh and

@@ -1,6 +1,6 @@
 """The environment of a task is a pod of the task's image, started and reached by kubectl.
 
-It needs nothing but Python, and a kubectl that may create, get, list and delete pods and run commands in them.
+It needs Python, and a kubectl that may create, get, list and delete pods and run commands in them.
 serve.py uses it for rollouts that learn, kubernetes_environment.py for harbor.
 """
 
