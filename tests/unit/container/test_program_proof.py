@@ -59,7 +59,6 @@ def test_one_that_takes_too_long_is_ended(lines: list[str]) -> None:
     "lines",
     [
         pytest.param(["import os", "os.fork()"], id="forks"),
-        pytest.param(["import os", "while True:", "    os.fork()"], id="forks without end"),
         pytest.param(["import os", "os.system('true')"], id="starts a shell"),
         pytest.param(["import posix", "posix.execv('/bin/true', ['true'])"], id="becomes another program"),
         pytest.param(["import socket"], id="imports sockets"),
