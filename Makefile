@@ -87,7 +87,7 @@ harbor: cluster  ## play small tasks on that node by harbor, in the environment 
 
 agent-sandbox: cluster  ## install agent-sandbox on that node from a folder that tests/cluster/node/agent-sandbox.sh makes (SANDBOX=DIR, tried with 0.5.6), run the tests that need it, remove it
 	@tests/cluster/node/agent-sandbox.sh up "$(SANDBOX)"
-	@$(BIN)/python -m pytest -m agent_sandbox tests/cluster/test_warm_pools.py; code=$$?; tests/cluster/node/agent-sandbox.sh down "$(SANDBOX)"; exit $$code
+	@$(BIN)/python -m pytest -m agent_sandbox -s tests/cluster/test_warm_pools.py tests/cluster/test_warm_starts.py; code=$$?; tests/cluster/node/agent-sandbox.sh down "$(SANDBOX)"; exit $$code
 
 soak: cluster  ## kill what runs need 30 times at seeded random moments (KILLS=30 SEED=1), on that node; about half an hour
 	@eval "$$($(NODE) env)" && PYTHONPATH=operator:tests $(BIN)/python tests/cluster/soak.py --kills $(or $(KILLS),30) --seed $(or $(SEED),1)

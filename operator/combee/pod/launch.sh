@@ -9,7 +9,7 @@ shift 2
 # Beside its children, so that it hears that the pod is to end.
 trap 'exit 143' TERM
 : >"$end/there"
-until [ -e "$here/env" ]; do "$busybox" sleep 0.1; done
+until [ -e "$here/env" ]; do "$busybox" sleep 0.2; done
 . "$here/env"
 # By its path, since a shell that has programs of its own would take those.
 case $program in
