@@ -131,10 +131,17 @@ class Pods:
         }
 
     def run(
-        self, name: str, command: str, *, seconds: float | None = None, user: str | int | None = None
+        self,
+        name: str,
+        command: str,
+        *,
+        seconds: float | None = None,
+        user: str | int | None = None,
+        most: int | None = None,
     ) -> Ran:
         """Run a command by the image's shell: as ``user`` where the container is root's, else as its own
-        user. One that takes longer than ``seconds`` is ended, with exit code 124."""
+        user. One that takes longer than ``seconds`` is ended, with exit code 124. Of each output only the
+        last ``most`` bytes leave the pod."""
         inner = f'"$(command -v bash || command -v sh)" -c {shlex.quote(command)}'
         if seconds is not None:
             limited = f"timeout -k 5 {seconds:.0f} {inner}"
@@ -143,9 +150,10 @@ class Pods:
             other = f'su -s /bin/sh -c {shlex.quote(inner)} "$(id -un {shlex.quote(str(user))})"'
             inner = f'if [ "$(id -u)" = 0 ]; then {other}; else {inner}; fi'
         # By files: kubectl waits for all that hold its pipes, and a command may leave servers behind.
+        show = "cat" if most is None else f"tail -c {most}"
         script = (
             f"said=$(mktemp -d) && {{ {inner}; }} </dev/null >$said/out 2>$said/err; code=$?; "
-            "cat $said/out; cat $said/err >&2; rm -rf $said; exit $code"
+            f"{show} $said/out; {show} $said/err >&2; rm -rf $said; exit $code"
         )
         return self._exec(name, script, seconds=(seconds or self.seconds) + KUBECTL_SECONDS)
 
@@ -167,9 +175,10 @@ class Pods:
         if done.code:
             raise PodError(f"{path} was not written: {text(done.stderr)}")
 
-    def get(self, name: str, path: str) -> bytes | None:
-        """Read a file; None where there is none."""
-        done = self._exec(name, f"cat {shlex.quote(path)}")
+    def get(self, name: str, path: str, *, most: int | None = None) -> bytes | None:
+        """Read a file, at most its first ``most`` bytes; None where there is none."""
+        show = "cat --" if most is None else f"head -c {most} --"
+        done = self._exec(name, f"{show} {shlex.quote(path)}")
         return None if done.code else done.stdout
 
     def files(self, name: str, folder: str) -> list[str]:
@@ -180,8 +189,10 @@ class Pods:
         return sorted(path.removeprefix("./") for path in text(done.stdout).split("\0") if path)
 
     def stop(self, name: str) -> None:
-        """Delete a pod, without waiting for its end."""
-        self.kubectl("delete", "pod", name, "--ignore-not-found", "--wait=false", "--grace-period=0")
+        """Delete a pod, without waiting for its end. Raises PodError."""
+        done = self.kubectl("delete", "pod", name, "--ignore-not-found", "--wait=false", "--grace-period=0")
+        if done.code:
+            raise PodError(f"the pod {name} was not deleted: {text(done.stderr)}")
 
     def names(self) -> list[str]:
         """The names of the environments that are there, after those that ended are deleted."""

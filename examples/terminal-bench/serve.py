@@ -64,7 +64,8 @@ class Environments:
             pods.start(name, image)
             self.going.add(name)
         finally:
-            self.starting -= 1
+            with self.lock:
+                self.starting -= 1
         return name
 
     def take_place(self) -> None:
@@ -81,11 +82,8 @@ class Environments:
         if not isinstance(asked.get("command"), str):
             raise RefusedError(400, "command is no text")
         command, seconds = f"exec 2>&1\n{asked['command']}", within(asked, "seconds", *SECONDS)
-        done = self.pods.run(self.known(name), command, seconds=seconds)
-        return {
-            "code": done.code,
-            "output": (done.stdout + done.stderr)[-MOST_SHOWN:].decode(errors="replace"),
-        }
+        done = self.pods.run(self.known(name), command, seconds=seconds, most=MOST_SHOWN)
+        return {"code": done.code, "output": (done.stdout + done.stderr).decode(errors="replace")}
 
     def stop(self, name: str) -> None:
         """Give one back."""
@@ -135,7 +133,7 @@ class Handler(BaseHTTPRequestHandler):
         self.environments.pods.put(self.environments.known(name), path, self.body())
 
     def get(self, name: str, path: str) -> bytes:
-        content = self.environments.pods.get(self.environments.known(name), path)
+        content = self.environments.pods.get(self.environments.known(name), path, most=MOST_BYTES)
         if content is None:
             raise RefusedError(404, f"there is no file {path}")
         return content
@@ -168,7 +166,8 @@ class Handler(BaseHTTPRequestHandler):
         return asked
 
     def body(self) -> bytes:
-        length = int(self.headers.get("Content-Length") or 0)
+        said = self.headers.get("Content-Length") or "0"
+        length = int(said) if said.isdecimal() else 0
         if length > MOST_BYTES:
             raise RefusedError(413, f"the request is longer than {MOST_BYTES} bytes")
         return self.rfile.read(length)

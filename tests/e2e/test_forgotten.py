@@ -64,7 +64,7 @@ def test_a_forgotten_row_makes_no_difference(
     there = run(path, tmp_path / "there", quick)
     gone = {"train": blanked(train, "5", "17"), "heldOut": blanked(few, "3")}
     assert there == run(path, tmp_path / "gone", quick, **gone)
-    assert json.loads(there["artifact.json"])["runs"][0][3] == ["17", "5", "heldOut 3"]
+    assert json.loads(there["artifact.json"])["forgotten"] == ["17", "5", "heldOut 3"]
 
 
 def test_a_forgotten_trace_makes_no_difference(

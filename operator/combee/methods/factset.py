@@ -43,23 +43,13 @@ class FactSet:
         )
 
 
-_LAST = ("run", "model", "forgotten")
-"""The fields at the end of a fact that are left out where they say nothing."""
-
-
 def rows_of(facts: Iterable[Any]) -> list[list[Any]]:
-    """Return each fact's fields, in order, without those at its end that say nothing: the ``run`` of this
-    run's own facts, a ``model`` that is not known, nothing ``forgotten``."""
-    return [_row(fact) for fact in sorted(facts)]
-
-
-def _row(fact: Any) -> list[Any]:
-    # Not ``astuple``: it would deep-copy every fact.
-    names = [field.name for field in fields(fact)]
-    row = [getattr(fact, name) for name in names]
-    while names[len(row) - 1] in _LAST and not row[-1]:
-        row.pop()
-    return row
+    """Return each fact's fields, in order, without the ``run`` of this run's own facts. Not ``astuple``: it
+    would deep-copy every one of them."""
+    return [
+        [value for field in fields(fact) if (value := getattr(fact, field.name)) or field.name != "run"]
+        for fact in sorted(facts)
+    ]
 
 
 def read_facts(data: bytes, what: str, version: int, made: Callable[[dict[str, Any]], T]) -> T:

@@ -256,7 +256,7 @@ class _Rows:
             f"{self.where}: {len(self.merged):,} rows are identical to earlier ones and are merged with them"
         )
         warnings = (warning,) if self.merged else ()
-        return Dataset(tuple(self.examples), dataset_digest(self.examples), warnings)
+        return Dataset(tuple(self.examples), dataset_digest(self.examples), warnings, merged=self.digest_of)
 
     def _refuse(self, number: int, what: str) -> NoReturn:
         raise DataError(

@@ -40,8 +40,9 @@ class Dataset:
 
     ``digest`` (sha256 hex) covers ids, contents and order, and clusters where rows have them; ``warnings``
     are sentences for people; ``recordings`` load, by example id, the recordings of examples that need no
-    rollout; ``labelled`` are answers of other times that people scored; ``forgotten`` are ids of rows that
-    keep their places in the order and are never worked.
+    rollout; ``labelled`` are answers of other times that people scored; ``merged`` has, by its id, the
+    content's digest of each row that is one with an earlier one; ``forgotten`` are ids of rows that keep
+    their places in the order and are never worked.
     """
 
     examples: tuple[Example, ...]
@@ -49,6 +50,7 @@ class Dataset:
     warnings: tuple[str, ...] = ()
     recordings: Mapping[str, Load] = field(default_factory=dict, hash=False, compare=False, repr=False)
     labelled: tuple[Labelled, ...] = field(default=(), repr=False)
+    merged: Mapping[str, str] = field(default_factory=dict, hash=False, compare=False, repr=False)
     forgotten: tuple[str, ...] = ()
 
     @property
@@ -79,10 +81,11 @@ def without(rows: Dataset, forgotten: Iterable[str], where: str) -> Dataset:
     """Return rows, which have no clusters yet, as if those of these ids had never been there, and with the
     places of these ids. Whether the rows still are in the data makes no difference. Raises DataError where
     none is left."""
-    ids = sorted(set(forgotten))
+    ids = frozenset(forgotten)
     if not ids:
         return rows
     gone = {example.digest for example in rows.examples if example.id in ids}
+    gone |= {digest for id_, digest in rows.merged.items() if id_ in ids}
     examples = tuple(example for example in rows.examples if example.digest not in gone)
     labelled = tuple(
         one for one in rows.labelled if one.example.id not in ids and one.example.digest not in gone
@@ -95,7 +98,7 @@ def without(rows: Dataset, forgotten: Iterable[str], where: str) -> Dataset:
         digest=dataset_digest(examples, labelled),
         recordings={example.id: rows.recordings[example.id] for example in examples if rows.recordings},
         labelled=labelled,
-        forgotten=tuple(ids),
+        forgotten=tuple(sorted(ids)),
     )
 
 
@@ -188,6 +191,7 @@ class _Reader:
         self._line_of_id: dict[str, tuple[int, str]] = {}
         self._line_of_input: dict[bytes, int] = {}
         self._merged: list[tuple[int, int]] = []
+        self._digest_of_merged: dict[str, str] = {}
         self._disputed: list[tuple[int, int]] = []
 
     def add(self, number: int, line: bytes) -> None:
@@ -217,6 +221,7 @@ class _Reader:
         if (earlier := self._line_of_content.setdefault(digest, number)) != number:
             if labelled is None:
                 self._merged.append((number, earlier))
+                self._digest_of_merged[example_id] = digest
             return
         input_digest = hashlib.sha256(model_input.encode("utf-8")).digest()
         if (earlier := self._line_of_input.setdefault(input_digest, number)) != number:
@@ -235,6 +240,7 @@ class _Reader:
             dataset_digest(self._examples, self._labelled),
             tuple(self._warnings()),
             labelled=tuple(self._labelled),
+            merged=self._digest_of_merged,
         )
 
     def _warnings(self) -> Iterator[str]:

@@ -337,4 +337,13 @@ def test_a_ledger_of_a_run_that_nothing_is_known_of_is_not_taken_to_forget() -> 
 
 
 def test_runs_that_forget_nothing_are_named_as_they_always_were() -> None:
-    assert json.loads(handed(learned()))["runs"] == [[1, "first-3fa9c1d2", "ab" * 4]]
+    body = json.loads(handed(learned()))
+    assert body["runs"] == [[1, "first-3fa9c1d2", "ab" * 4]] and "forgotten" not in body
+
+
+def test_an_earlier_release_reads_the_runs_of_a_ledger_that_names_models_and_what_is_forgotten() -> None:
+    """It takes a run's first three fields, and passes keys by that it does not know."""
+    method = AceMethod(model="small", forgotten=["17"])
+    body = json.loads(method.handed_on(learned(), playbook(learned()), by="first", train="ab" * 32))
+    assert body["runs"] == [[1, "first", "ab" * 4]]
+    assert (body["models"], body["forgotten"]) == ([[1, "small"]], ["17"])

@@ -240,6 +240,12 @@ def test_a_forgotten_row_leaves_its_place_and_nothing_else() -> None:
     assert without(read(*lines), (), "train.jsonl") == read(*lines) and there.digest != read(*lines).digest
 
 
+def test_rows_of_equal_content_are_forgotten_by_the_id_of_any_of_them() -> None:
+    lines = [row("a", id="first"), row("b", id="other"), row("a", id="second")]
+    for named in ("first", "second"):
+        assert [one.id for one in without(read(*lines), [named], "train.jsonl").examples] == ["other"]
+
+
 def test_labels_of_a_forgotten_row_go_with_it() -> None:
     labelled = [row(f"q{n}", answer="1", label=1, id=f"x{n}") for n in (1, 2)]
     rows = read_jsonl([*labelled, row("q1", answer="2", label=0)], where="train.jsonl", with_labels=True)

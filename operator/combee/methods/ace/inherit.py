@@ -14,8 +14,9 @@ replays of an entry that count no longer, since a newer run decided it; and, whe
 are not in the playbook, those first of which nothing was heard for longest, and last those that what is in
 the playbook rests on.
 
-**What is forgotten.** Each run is named with what it learned without. A run that is to learn without a row
-takes a ledger only where all of its runs did: what else it says may come from that row, whoever supports it.
+**What is forgotten.** A ledger names the rows that all of its runs learned without. A run that is to learn
+without a row takes a ledger only where that row is among them: what else it says may come from it, whoever
+supports it.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ def handed_on(
         ledger,
         votes=frozenset(vote for vote in ledger.votes if vote.run > number - VOTING_RUNS),
         verdicts=_that_count(ledger.verdicts),
-        runs=artifact.runs | {Run(number, by, split, model, tuple(sorted(forgotten)))},
+        runs=artifact.runs | {Run(number, by, split, model)},
+        forgotten=frozenset(forgotten) & artifact.forgotten if artifact.runs else frozenset(forgotten),
     )
     return _within(ledger, {*rendered.included}).to_json()
 
@@ -103,8 +105,7 @@ def started(text: str, *, train: str, forgotten: Sequence[str] = ()) -> Ledger:
         # As it stands in a store, of a run that nothing is known of.
         unknown = digest_of(text)
         ledger = from_json(handed_on(ledger, Rendered("", 0, tuple(ledger.texts)), by="", train=unknown))
-    vouched = [{*run.forgotten} for run in ledger.runs]
-    if forgotten and not (vouched and {*forgotten} <= set.intersection(*vouched)):
+    if not ledger.forgotten.issuperset(forgotten):
         return Ledger()
     mark = f"#{train[:SPLIT_DIGITS]}"
     return _mapped(ledger, lambda fact: _renamed(fact, lambda one: one.removesuffix(mark)))
@@ -140,13 +141,13 @@ def _is_sound(ledger: Ledger) -> bool:
     ):
         return False
     runs = range(1, len(ledger.runs) + 1)
-    names = (verdict.controls for verdict in ledger.verdicts), (run.forgotten for run in ledger.runs)
+    controls = (verdict.controls for verdict in ledger.verdicts)
     return (
         sorted(run.number for run in ledger.runs) == [*runs]
         and all(fact.run == 0 or fact.run in runs for fact in facts)
         and all(as_kept(entry.text) == entry.text for entry in ledger.entries)
         and all(section_key(support.section) == support.section for support in ledger.supports)
-        and all(isinstance(one, str) for one in chain(ledger.initial, *chain(*names)))
+        and all(isinstance(one, str) for one in chain(ledger.initial, ledger.forgotten, *controls))
     )
 
 
@@ -157,7 +158,6 @@ _KINDS = {
     "harmed": int,
     "fixed": bool,
     "controls": tuple,
-    "forgotten": tuple,
 }
 _FACTS = ("supports", "votes", "changes", "verdicts", "refusals", "harms")
 _ABOUT = {"changes": "base", "verdicts": "entry_digest", "refusals": "entry_digest"}

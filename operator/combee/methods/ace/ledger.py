@@ -20,7 +20,7 @@ reader sees (which entry stands, which is contested) is *derived* from the facts
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -84,14 +84,12 @@ class Harm:
 @dataclass(frozen=True, slots=True, order=True)
 class Run:
     """An earlier run: its number from 1, later ones higher; its name; the digest of its train split; the task
-    model by which its verdicts came to be, as its endpoint names it, empty where that is not known; what it
-    learned without."""
+    model by which its verdicts came to be, as its endpoint names it, empty where that is not known."""
 
     number: int
     name: str
     train: str
     model: str = ""
-    forgotten: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +105,8 @@ class Ledger(FactSet):
     initial: frozenset[str] = frozenset()
     harms: frozenset[Harm] = frozenset()
     runs: frozenset[Run] = frozenset()
+    forgotten: frozenset[str] = frozenset()
+    """what all of these runs learned without."""
 
     @cached_property
     def texts(self) -> dict[str, str]:
@@ -125,8 +125,16 @@ class Ledger(FactSet):
             "initial": lambda: sorted(self.initial),
             **facts,
         }
-        # Ledgers without any of these keep the bytes and the digest that they always had.
-        body |= {name: partial(rows_of, own) for name in ("harms", "runs") if (own := getattr(self, name))}
+        runs = sorted(self.runs)
+        later: dict[str, list[Any]] = {
+            "harms": rows_of(self.harms),
+            "runs": [[run.number, run.name, run.train] for run in runs],
+            "models": [[run.number, run.model] for run in runs if run.model],
+            "forgotten": sorted(self.forgotten),
+        }
+        # Ledgers without any of these keep the bytes and the digest that they always had; an earlier release
+        # reads past those that it does not know.
+        body |= {name: partial(list, rows) for name, rows in later.items() if rows}
         # Part by part: whole, the lists, their text and its bytes would all be held at once.
         parts = (f'"{name}":{_dumps(body[name]())}'.encode("ascii") for name in sorted(body))
         return b"{" + b",".join(parts) + b"}"
@@ -141,6 +149,7 @@ def from_json(data: bytes) -> Ledger:
 
 
 def _ledger(body: dict[str, Any]) -> Ledger:
+    models = dict(body.get("models", ()))
     return Ledger(
         entries=frozenset(Entry(entry_digest(text), text) for text in body["entries"]),
         supports=frozenset(Support(*row) for row in body["supports"]),
@@ -150,9 +159,6 @@ def _ledger(body: dict[str, Any]) -> Ledger:
         refusals=frozenset(Refusal(*row) for row in body["refusals"]),
         initial=frozenset(body["initial"]),
         harms=frozenset(Harm(*row) for row in body.get("harms", ())),
-        runs=frozenset(_run(*row) for row in body.get("runs", ())),
+        runs=frozenset(Run(n, by, train, models.get(n, "")) for n, by, train in body.get("runs", ())),
+        forgotten=frozenset(body.get("forgotten", ())),
     )
-
-
-def _run(number: int, name: str, train: str, model: str = "", forgotten: Sequence[str] = ()) -> Run:
-    return Run(number, name, train, model, tuple(forgotten))

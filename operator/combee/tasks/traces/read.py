@@ -73,6 +73,8 @@ class _Reader:
     keep: Keep
     examples: list[Example] = field(default_factory=list)
     recordings: dict[str, Load] = field(default_factory=dict)
+    merged: dict[str, str] = field(default_factory=dict)
+    """id of a trace that is one with an earlier one -> digest of its content."""
     counts: Counter[str] = field(default_factory=Counter)
     faults: list[tuple[int, str]] = field(default_factory=list)
     """line and reason of the first rows that are left out."""
@@ -101,6 +103,7 @@ class _Reader:
         digest = hashlib.sha256(data)
         if digest.digest() in self._seen:
             self.counts["merged"] += 1
+            self.merged[self._id(number, row)] = digest.hexdigest()
             return
         self._seen.add(digest.digest())
         example_id = self._id(number, row)
@@ -129,7 +132,13 @@ class _Reader:
             share = f"; {unusable:,} of {rows:,} rows cannot be used" if rows > 1 else ""
             self._refuse(f"the trace {reason}{share}", f"{self.where}:{line}", "Mend or remove them")
         warnings = tuple(f"{self.where}: {warning}" for warning in self._warnings())
-        return Dataset(tuple(self.examples), dataset_digest(self.examples), warnings, self.recordings)
+        return Dataset(
+            tuple(self.examples),
+            dataset_digest(self.examples),
+            warnings,
+            self.recordings,
+            merged=self.merged,
+        )
 
     def _refuse(self, what: str, where: str, fix: str) -> NoReturn:
         shape = '{"messages": [...], "outcome": ...} or an ATIF trajectory'

@@ -11,11 +11,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from chart_tools import program
 
 from combee import __version__
 
-ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "unit" / "chart"))
+from chart_tools import program
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture(scope="module")
