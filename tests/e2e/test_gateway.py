@@ -33,7 +33,7 @@ from waiting import PATIENCE_SECONDS, wait_until
 pytestmark = pytest.mark.e2e
 A, B, C = (letter * 64 for letter in "abc")
 KEY, UPSTREAM_KEY = "key-of-the-client", "key-of-the-upstream"
-QUESTION = "the client's own words, 4711"
+QUESTION = "the client's own words, PIN-4711"
 CHAT = "/formula/v1/chat/completions"
 
 
@@ -506,7 +506,7 @@ def test_no_request_on_a_kept_connection_is_lost_when_it_is_told_to_stop(scene: 
 
 
 def test_nothing_of_a_body_or_a_key_reaches_logs_metrics_or_errors(scene: Scene) -> None:
-    secrets = [QUESTION, "4711", "the answer's words", KEY, UPSTREAM_KEY, "guess-of-a-key"]
+    secrets = [QUESTION, "PIN-4711", "the answer's words", KEY, UPSTREAM_KEY, "guess-of-a-key"]
     scene.upstream.answer = b'{"said": "the answer\'s words"}'
     scene.ask()
     errors = [
