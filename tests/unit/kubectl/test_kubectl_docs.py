@@ -16,6 +16,8 @@ from combee.cli.main import _exit_code, app
 ROOT = Path(__file__).resolve().parents[3]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 VERSIONS = COMMANDS["playbook"].commands
+OF_A_FOLDER = {"forget"}
+"""Commands of ``combee playbook`` that ask no cluster."""
 OURS = (
     "status",
     "why",
@@ -88,13 +90,13 @@ def test_every_command_is_on_the_page_and_has_an_example() -> None:
         assert f"kubectl combee {name}" in (COMMANDS[name].epilog or ""), name
 
 
-@pytest.mark.parametrize("name", sorted({*OURS, *VERSIONS} - {"playbook"}))
+@pytest.mark.parametrize("name", sorted({*OURS, *VERSIONS} - {"playbook", *OF_A_FOLDER}))
 def test_every_command_says_where_and_as_whom(name: str) -> None:
     options = {option for parameter in (VERSIONS | COMMANDS)[name].params for option in parameter.opts}
     assert {"--namespace", "-n", "--context", "--as", "--as-group", "--as-uid"} <= options
 
 
-@pytest.mark.parametrize("name", sorted(VERSIONS))
+@pytest.mark.parametrize("name", sorted({*VERSIONS} - OF_A_FOLDER))
 def test_every_command_about_versions_is_on_the_page_and_has_an_example(name: str) -> None:
     assert f"kubectl combee playbook {name}" in (ROOT / "docs" / "kubectl.md").read_text()
     assert f"kubectl combee playbook {name}" in (VERSIONS[name].epilog or "")
