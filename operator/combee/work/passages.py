@@ -56,7 +56,7 @@ async def start_of(context: WorkContext, train: str) -> Any:
     recordings = (await context.data.train()).recordings
     corpus = method.leak_corpus(()) if recordings else await leak_corpus(context)
     refused = await asyncio.to_thread(method.checks, artifact, inherited, corpus=corpus)
-    refused += await unproved(context, artifact, inherited, refused)
+    refused += await unproved(context, artifact, inherited, refused, inherited=True)
     return method.with_refusals(artifact, refused)
 
 

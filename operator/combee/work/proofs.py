@@ -31,14 +31,20 @@ def test_twice():
 
 
 async def unproved(
-    context: WorkContext, artifact: Any, new: Sequence[str], refused: Sequence[Refusal]
+    context: WorkContext,
+    artifact: Any,
+    entries: Sequence[str],
+    refused: Sequence[Refusal],
+    *,
+    inherited: bool = False,
 ) -> list[Refusal]:
-    """Return the refusals of those new entries that are programs and do not pass their own tests; what is
-    ``refused`` already is not run."""
+    """Return the refusals of those entries that are programs and do not pass their own tests; what is
+    ``refused`` already is not run. Those that are ``inherited`` were let in once: all of them are run."""
     before = {one.entry_digest for one in refused}
-    programs = context.method.programs(artifact, [one for one in new if one not in before])
+    programs = context.method.programs(artifact, [one for one in entries if one not in before])
     slots = asyncio.Semaphore(AT_ONCE)
-    tried, beyond = list(programs)[:MOST], list(programs)[MOST:]
+    most = len(programs) if inherited else MOST
+    tried, beyond = list(programs)[:most], list(programs)[most:]
     whys = await asyncio.gather(*(_why(context, programs[digest], slots) for digest in tried))
     reasons = dict(zip(tried, whys, strict=True))
     reasons |= dict.fromkeys(beyond, f"more than {MOST} programs came with it")

@@ -94,6 +94,8 @@ async def test_of_very_many_programs_the_rest_is_refused_unseen(
         "more than 1 programs came with it"
     ]
     assert ran == [LEDGER.texts[first]]
+    again = await unproved(taking(tmp_path / "next"), LEDGER, [first, last], [], inherited=True)
+    assert all(one.reason == "its test fails" for one in again) and set(ran) == {SAMPLE, WRONG}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="programs are confined by Linux")
