@@ -235,6 +235,10 @@ class Method(ABC, Generic[A]):
             joined[one.key] = one.backed_by([one, known], section=section, reason=reason)
         return Grouping([joined[key] for key in sorted(joined)], [])
 
+    def mergeable(self, update: Update) -> bool:
+        """Return whether a call of ``merge: Model`` may take the update in; by default any. Others pass."""
+        return True
+
     def merge_prompt(self, playbook: Rendered, updates: Sequence[Update]) -> Prompt:
         """Ask to merge a cluster; by default a leaf reads updates as reflections (for ``merge: Model``)."""
         return self.leaf_prompt(playbook, [one for one, _ in _as_reflections(updates)])

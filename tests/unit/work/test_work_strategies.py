@@ -24,6 +24,7 @@ from combee.methods.protocol import Rendered, Update
 from combee.plan.types import IterationPlan
 from combee.records import Lesson, Prompt, Reflection
 from combee.sim.embedding import embed
+from combee.work.aggregation.model import climb
 from combee.work.aggregation.table import reduce_of
 from combee.work.asker import Asker
 from combee.work.context import line_of
@@ -162,6 +163,29 @@ def reduced(
     clients: Any = {"proposer": client, "embedder": client}
     reduction = Reduction(context, frozen, Asker(clients, {}), PLAYBOOK, given)
     return Done(reduction, asyncio.run(_updates(reduction)), client, notes)
+
+
+def test_no_call_of_a_tree_of_merges_is_given_a_program() -> None:
+    def program(rate: int) -> Update:
+        text = (
+            f'def share(a):\n    """Return a share."""\n    return a * {rate}\n\n\n'
+            f"def test_share():\n    assert share(1) == {rate}"
+        )
+        return Update("ADD", "programs", text, frozenset({f"{rate}@0"}))
+
+    def rule(rate: int) -> Update:
+        return Update("ADD", "rules", f"Use a rate of {rate} points.", frozenset({f"{rate}@0"}))
+
+    client = Client({"aggregate": lambda prompt: '{"entries": []}'}, random.Random(1))
+    context: Any = SimpleNamespace(method=AceMethod(), progress=Notes(), concurrency=4)
+    clients: Any = {"proposer": client}
+    reduction = Reduction(context, PLAN, Asker(clients, {}), PLAYBOOK, [])
+    leaves = [[program(1), rule(1)], [rule(2)], [program(3)], [program(1)]]
+    merged = asyncio.run(climb(reduction, leaves))
+    assert {one.text for one in merged} == {program(1).text, program(3).text} and len(merged) == 2
+    (asked,) = client.asked
+    words = asked.messages[-1].content
+    assert "rate of 1 points" in words and "rate of 2 points" in words and "def share" not in words
 
 
 @pytest.mark.parametrize("strategy", ["TopK", "Summarize", "Naive"])

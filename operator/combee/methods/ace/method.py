@@ -24,6 +24,7 @@ from combee.methods.ace import (
     verification,
 )
 from combee.methods.ace.ledger import Ledger
+from combee.methods.ace.program import is_program
 from combee.methods.ace.refused import refused
 from combee.methods.base import Method
 from combee.methods.protocol import (
@@ -168,6 +169,9 @@ class AceMethod(Method[Ledger]):
             dropping=Range(0, 3 * of.select_rows if replayed else 0),
             kept=0.05 if replayed else 0.3,
         )
+
+    def mergeable(self, update: Update) -> bool:
+        return not is_program(update.text)
 
     def group(self, updates: Sequence[Update], *, cap: int, max_tokens: int = MAX_TOKENS) -> Grouping:
         return group.group(updates, cap=cap)

@@ -1,5 +1,5 @@
 """``merge: Model``: the paper's tree, a call at every node up to one root. A node's inputs are the outputs of
-the level below; fan-in and tokens are capped by adding levels.
+the level below; fan-in and tokens are capped by adding levels. What no call may merge passes all of them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from combee.work.reduction import Reduction
 
 async def climb(reduction: Reduction, leaves: list[list[Update]]) -> list[Update]:
     """Merge level by level and return the updates of the root."""
-    plan = reduction.plan
-    level = [leaf for leaf in leaves if leaf]
+    plan, mergeable = reduction.plan, reduction.context.method.mergeable
+    passed = [update for leaf in leaves for update in leaf if not mergeable(update)]
+    level = [node for leaf in leaves if (node := list(filter(mergeable, leaf)))]
     depth = 0
     while len(level) > 1:
         depth += 1
@@ -28,4 +29,4 @@ async def climb(reduction: Reduction, leaves: list[list[Update]]) -> list[Update
         inputs = [[update for index in group for update in level[index]] for group in groups]
         level = await divided(reduction, stage, inputs, partial(merge, keep=False))
         level = [node for node in level if node]
-    return canonical([update for node in level for update in node])
+    return canonical([*passed, *(update for node in level for update in node)])
