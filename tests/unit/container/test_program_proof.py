@@ -136,6 +136,12 @@ def test_to_end_the_process_with_the_code_of_a_test_that_passed_is_not_to_pass()
 
 def test_a_program_cannot_read_which_of_its_runs_this_is() -> None:
     assert why("import sys", "assert not sys.argv and not sys.orig_argv") == ""
+    caller = ["import sys", "frame, held = sys._getframe(1), []", "while frame:",
+              "    held += frame.f_locals.values() if frame.f_code.co_name != '<module>' else []",
+              "    frame = frame.f_back",
+              "assert held and not [one for one in held if one == 'as it is' or hasattr(one, 'body')]",
+              "assert not [one for one in held if isinstance(one, str) and 'def one' in one]"]  # fmt: skip
+    assert why(*caller) == ""
 
 
 def test_one_without_a_docstring_or_a_body_is_none() -> None:

@@ -52,6 +52,14 @@ def main() -> NoReturn:
     program cannot read there. What it may import, the first argument, is loaded before: nothing can be read
     after. The second says how many seconds of a processor it may take: on a busy machine it takes no more of
     these."""
+    code, test = _prepared()
+    if not _confined():
+        os._exit(NOT_CONFINED)
+    os._exit(_outcome(code, test))
+
+
+def _prepared() -> tuple[CodeType, str]:
+    """Return what is run and the name of its test. No frame that the program runs in holds the way."""
     modules, seconds, way, program = sys.argv[1:]
     sys.argv.clear()
     sys.orig_argv.clear()
@@ -70,9 +78,7 @@ def main() -> NoReturn:
         os._exit(NO_PROGRAM)
     until = math.ceil(time.process_time()) + int(seconds)
     resource.setrlimit(resource.RLIMIT_CPU, (until, until))
-    if not _confined():
-        os._exit(NOT_CONFINED)
-    os._exit(_outcome(code, test.name))
+    return code, test.name
 
 
 def _parts(tree: ast.Module) -> tuple[ast.FunctionDef, ast.FunctionDef]:
