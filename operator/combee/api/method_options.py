@@ -58,6 +58,10 @@ class Retrieval(Model):
         return self.core_tokens + self.tail_tokens
 
 
+MOST_TEST_SECONDS = 60
+"""Most processor seconds of a program's own test, and those of each inherited one's."""
+
+
 class Programs(Model):
     """Which programs a playbook may take in: functions in Python, each with its own test."""
 
@@ -65,7 +69,10 @@ class Programs(Model):
         default=400, ge=50, le=2000, description="Tokens of a program with its test; longer ones are refused."
     )
     test_seconds: Int = Field(
-        default=5, ge=1, le=60, description="Processor seconds that a program's own test may take."
+        default=5,
+        ge=1,
+        le=MOST_TEST_SECONDS,
+        description="Processor seconds that a program's own test may take.",
     )
 
 

@@ -41,9 +41,6 @@ Verification = Literal["initial", "replay", "support", "no"]
 INITIAL = "initial"
 """The source of what the user gave: trusted, and never the id of a trajectory."""
 
-FOR_GOOD = frozenset({"leak", "injection", "program"})
-"""Kinds of refusals that no replay undoes: by a check of the words, or by a program's own test."""
-
 VARIANT = "variant"
 """The key of ``Rendered.ids`` for the digest of the member of a pool that a text is."""
 
@@ -193,6 +190,12 @@ class Refusal:
     reason: str
     run: int = 0
     """as of a ``Verdict``."""
+
+    @property
+    def stands(self) -> bool:
+        """Whether no replay undoes it: by a check of the words, or by this run's test of a program, which an
+        earlier run may have given less time, or run where others took it."""
+        return self.kind in ("leak", "injection") or (self.kind == "program" and not self.run)
 
 
 @dataclass(frozen=True, slots=True)

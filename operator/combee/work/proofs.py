@@ -1,5 +1,8 @@
-"""New programs of a playbook, each run once with its own test. What that shows is remembered as an answer of
-a model is, so that a step that is done again, and a run that is replayed, runs none of them."""
+"""Programs of a playbook, each run once in a run with its own test.
+
+What that shows is remembered as an answer of a model is, so that a step that is done again, and a run that is
+replayed, runs none of them. Another run runs them again: a test that was ended on a busy machine may pass.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from combee.algo.seeds import digest_of
-from combee.api.method_options import Programs
+from combee.api.method_options import MOST_TEST_SECONDS
+from combee.clients.model.recorded import Recorded
 from combee.clients.model.wire import Completion
 from combee.clients.sandbox.proof import proved
 from combee.errors import BugError
@@ -39,13 +43,16 @@ async def unproved(
     inherited: bool = False,
 ) -> list[Refusal]:
     """Return the refusals of those entries that are programs and do not pass their own tests; what is
-    ``refused`` already is not run. Those that are ``inherited`` were let in once: all of them are run."""
+    ``refused`` already is not run. Those that are ``inherited`` were let in once, by
+    options that nobody knows: all of them are run, for the longest that a run may allow."""
     before = {one.entry_digest for one in refused}
     programs = context.method.programs(artifact, [one for one in entries if one not in before])
     slots = asyncio.Semaphore(AT_ONCE)
+    stated = None if inherited else context.spec.method.programs
+    seconds = stated.test_seconds if stated else MOST_TEST_SECONDS
     most = len(programs) if inherited else MOST
     tried, beyond = list(programs)[:most], list(programs)[most:]
-    whys = await asyncio.gather(*(_why(context, programs[digest], slots) for digest in tried))
+    whys = await asyncio.gather(*(_why(context, programs[digest], seconds, slots) for digest in tried))
     reasons = dict(zip(tried, whys, strict=True))
     reasons |= dict.fromkeys(beyond, f"more than {MOST} programs came with it")
     return [
@@ -58,14 +65,14 @@ def _named(text: str) -> str:
 
 
 async def can_be_proved(context: WorkContext) -> None:
-    """Raise UserError where the run takes programs and none can be confined here."""
-    if context.spec.method.programs is not None:
-        await _why(context, SAMPLE, asyncio.Semaphore())
+    """Raise UserError where the run takes programs and none can be confined here and now; a run that is done
+    again by its record runs none."""
+    if context.spec.method.programs is not None and not isinstance(context.memo, Recorded):
+        await proved(SAMPLE, MOST_TEST_SECONDS)
 
 
-async def _why(context: WorkContext, program: str, slots: asyncio.Semaphore) -> str:
+async def _why(context: WorkContext, program: str, seconds: int, slots: asyncio.Semaphore) -> str:
     """Return why a program does not pass, or empty."""
-    seconds = (context.spec.method.programs or Programs()).test_seconds
     if context.memo is None:
         raise BugError("a step that lets programs in has no memo")
 
@@ -73,5 +80,5 @@ async def _why(context: WorkContext, program: str, slots: asyncio.Semaphore) -> 
         proof = await proved(program, seconds)
         return Completion(proof.why, 0, 0, 0, proof.seconds, "stop", 1)
 
-    key = digest_of(["program", 1, program, seconds])
+    key = digest_of(["program", context.prefix, program, seconds])
     return (await context.memo.once(key, run, slot=slots)).completion.text

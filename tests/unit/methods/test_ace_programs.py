@@ -20,7 +20,7 @@ from combee.methods.ace.method import Ledger
 from combee.methods.ace.parse import parse_playbook
 from combee.methods.ace.program import MAX_PROGRAM_CHARS, SECTION, is_program, name_of, written
 from combee.methods.content import leak_corpus
-from combee.methods.protocol import Rendered
+from combee.methods.protocol import Refusal, Rendered
 
 LEARNS = AceMethod(programs=Programs())
 DAYS = '''\
@@ -181,6 +181,35 @@ def test_a_ledger_with_a_program_is_handed_on_and_its_programs_are_new_once_more
     started = ACE.started(data.decode(), train="cd" * 32)
     assert started.texts == ledger.texts
     assert ACE.programs(started, ACE.inherited(started)) == {entry_digest(DAYS): DAYS}
+
+
+def handed(ledger: Ledger, by: str) -> Ledger:
+    data = ACE.handed_on(ledger, playbook(ledger), by=by, train="ab" * 32)
+    return ACE.started(data.decode(), train="cd" * 32)
+
+
+def test_what_an_earlier_run_let_in_is_not_held_to_what_this_one_takes() -> None:
+    long = DAYS.replace("number", "number " * 300)
+    entries = [add(text, "1@0", section=SECTION) for text in (long, RULE)]
+    assert set(why(learn(*entries))) == {long, RULE}
+    started = handed(learn(*entries), "one")
+    assert set(ACE.inherited(started)) == {entry_digest(long), entry_digest(RULE)}
+    assert why(started) == {}
+
+
+def test_a_test_keeps_a_program_out_of_its_own_run_alone() -> None:
+    def refused(ledger: Ledger) -> Ledger:
+        one = Refusal(entry_digest(DAYS), "", "program", "its test takes more than 1 s")
+        return ACE.with_refusals(ledger, [one])
+
+    learned = learn(add(DAYS, "1@0", "2@0", section=SECTION))
+    assert "def days" not in playbook(refused(learned)).text
+    assert not handed(refused(learned), "one").texts, "a later run that writes it tests it anew"
+    second = refused(handed(learned, "one"))
+    assert "def days" not in playbook(second).text
+    third = handed(second, "two")
+    assert ACE.inherited(third) == (entry_digest(DAYS),) and "def days" in playbook(third).text
+    assert "def days" not in playbook(refused(third)).text
 
 
 def test_a_manifest_that_takes_none_keeps_its_digest() -> None:

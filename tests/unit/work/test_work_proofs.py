@@ -19,7 +19,7 @@ from combee.methods.protocol import Refusal, Update
 from combee.work import proofs
 from combee.work.context import WorkContext
 from combee.work.profile import run_profile
-from combee.work.proofs import SAMPLE, unproved
+from combee.work.proofs import SAMPLE, can_be_proved, unproved
 
 WRONG = SAMPLE.replace("== 4", "== 5")
 METHOD = AceMethod(programs=Programs())
@@ -67,6 +67,41 @@ async def test_a_program_is_run_once_whoever_asks_and_never_in_a_replay(
     assert await unproved(replace(made, memo=Recorded(made.store)), LEDGER, new, []) == first
     assert len(ran) == 2
     assert METHOD.with_refusals(LEDGER, first).refusals == frozenset(first)
+
+
+async def test_an_inherited_program_may_take_the_longest_whatever_this_run_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    took: list[int] = []
+
+    async def proved(program: str, seconds: int) -> Proof:
+        took.append(seconds)
+        return Proof("", 0.1)
+
+    monkeypatch.setattr(proofs, "proved", proved)
+    made, new = taking(tmp_path), sorted(LEDGER.texts)
+    await unproved(made, LEDGER, new, [])
+    await unproved(made, LEDGER, new, [], inherited=True)
+    without = replace(made, spec=context(tmp_path, "")[0].spec, prefix="runs/next")
+    await unproved(without, LEDGER, new, [], inherited=True)
+    assert took == [5, 5, 60, 60, 60, 60]
+
+
+async def test_another_run_of_the_store_runs_a_test_again(tmp_path: Path, ran: list[str]) -> None:
+    made, new = taking(tmp_path), sorted(LEDGER.texts)
+    await unproved(made, LEDGER, new, [])
+    await unproved(replace(made, prefix="runs/other"), LEDGER, new, [])
+    assert sorted(ran) == sorted([SAMPLE, WRONG] * 2)
+
+
+async def test_whether_any_can_be_confined_is_seen_here_and_now_and_in_no_replay(
+    tmp_path: Path, ran: list[str]
+) -> None:
+    made = taking(tmp_path)
+    await can_be_proved(made)
+    await can_be_proved(made)
+    await can_be_proved(replace(made, memo=Recorded(made.store)))
+    assert ran == [SAMPLE, SAMPLE]
 
 
 async def test_a_replay_without_the_record_of_a_test_says_so_and_runs_nothing(

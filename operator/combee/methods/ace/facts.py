@@ -19,7 +19,7 @@ from combee.methods.ace.conflicts import claim, paraphrases
 from combee.methods.ace.entries import DEFAULT_SECTION
 from combee.methods.ace.ledger import Change, Harm, Ledger, Support, Vote
 from combee.methods.ace.parse import Line, layout
-from combee.methods.protocol import FOR_GOOD, INITIAL, Verdict
+from combee.methods.protocol import INITIAL, Verdict
 from combee.records import example_of
 
 MERGE_WORDS_SHARE = 0.6
@@ -60,7 +60,7 @@ def facts_of(ledger: Ledger) -> Facts:
             {entry: sum(one.won for one in deciding(verdicts)) for entry, verdicts in tried.items()}
         ),
         tried=tried,
-        refused={r.entry_digest: r.kind for r in sorted(ledger.refusals) if r.kind in FOR_GOOD},
+        refused={r.entry_digest: r.kind for r in sorted(ledger.refusals) if r.stands},
         replacements=tuple(
             c for c in sorted(ledger.changes) if c.op != "DELETE" and c.base in known and c.result in known
         ),
@@ -129,7 +129,7 @@ class Lessons:
 
 @lru_cache(maxsize=2)
 def lessons_of(ledger: Ledger) -> Lessons:
-    """Return the lessons of ``ledger``; an entry refused for good belongs to none."""
+    """Return the lessons of ``ledger``; an entry whose refusal stands belongs to none."""
     facts = facts_of(ledger)
     usable = [digest for digest in ledger.texts if digest not in facts.refused]
     clusters = _separate(paraphrases([ledger.texts[d] for d in usable]), usable, facts)

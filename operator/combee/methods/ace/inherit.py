@@ -8,8 +8,9 @@ example. So the source ``17@2`` is handed on as ``17#1b2c3d4e@2``, by the digest
 ``17@2`` again where a run learns from the same split. Ids that are more than a number mean the same example
 everywhere, and stay.
 
-**What stays behind.** Texts that were refused as private; votes of more than ``VOTING_RUNS`` runs ago;
-replays of an entry that count no longer, since a newer run decided it; and, where a ledger has over
+**What stays behind.** Texts that were refused as private; programs that did not pass their own tests in the
+run that wrote them, so that one which is written again is tested again; votes of more than ``VOTING_RUNS``
+runs ago; replays of an entry that count no longer, since a newer run decided it; and, where a ledger has over
 ``MOST_BYTES``, what older examples than the newest say of an entry (``MOST_EXAMPLES``), then entries that
 are not in the playbook, those first of which nothing was heard for longest, and last those that what is in
 the playbook rests on.
@@ -66,8 +67,13 @@ def handed_on(
     def marked(fact: Any) -> Any:
         return fact if fact.run else replace(_renamed(fact, lambda one: _of_split(one, split)), run=number)
 
-    secret = {one.entry_digest for one in artifact.refusals if one.kind == "leak"}
-    ledger = _mapped(_without(artifact, secret), marked)
+    earlier = {support.entry for support in artifact.supports if support.run}
+    stays = {
+        one.entry_digest
+        for one in artifact.refusals
+        if one.kind == "leak" or (one.kind == "program" and one.entry_digest not in earlier)
+    }
+    ledger = _mapped(_without(artifact, stays), marked)
     ledger = replace(
         ledger,
         votes=frozenset(vote for vote in ledger.votes if vote.run > number - VOTING_RUNS),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from combee.methods.ace.ledger import Ledger
-from combee.methods.protocol import FOR_GOOD, tried_within
+from combee.methods.protocol import tried_within
 from combee.methods.replies import quote_line
 
 MAX_TEXT_CHARS = 400
@@ -13,9 +13,9 @@ def refused(ledger: Ledger) -> tuple[tuple[str, str], ...]:
     """Return (no component, an entry's text with why it was refused) of entries that lost a replay and won
     none, in the order of their digests, as many as fit.
 
-    What was refused for good is told to nobody.
+    What a refusal keeps out that no replay undoes is told to nobody.
     """
-    hidden = {one.entry_digest for one in ledger.refusals if one.kind in FOR_GOOD}
+    hidden = {one.entry_digest for one in ledger.refusals if one.stands}
     hidden |= {one.entry_digest for one in ledger.verdicts if not one.lost}
     lines: dict[str, str] = {}
     for one in sorted(ledger.refusals):
