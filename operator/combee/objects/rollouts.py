@@ -134,8 +134,9 @@ def _attendant(owner: Owner, address: str, settings: Settings) -> Object:
         resources={"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}},
         settings=settings,
     )
-    # The user's container is started by what this one brings.
-    probe = {**_probe(READY), "periodSeconds": _READY_SECONDS, "failureThreshold": 300}
+    # The user's container is started by what this one brings. The image of an earlier release, which a run
+    # keeps that began with it, brings it only once a rollout is claimed, however long that takes.
+    probe = {**_probe(READY), "periodSeconds": _READY_SECONDS, "failureThreshold": 1_000_000}
     return {**made, "restartPolicy": "Always", "startupProbe": probe}
 
 
