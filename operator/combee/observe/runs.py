@@ -68,7 +68,7 @@ class Observer:
         """One tick's facts; about five requests, some more for a queue and each shared engine, and one for
         each pod that is in trouble. ``settings``: those that the run's objects are made by."""
         selector = f"{names.LABEL_RUN_UID}={owner.uid}"
-        jobs, engines, services, plan, queue, (claims, pool) = await asyncio.gather(
+        jobs, engines, services, plan, queue, (claims, pool, ready) = await asyncio.gather(
             self.kube.list("Job", owner.namespace, labels=selector),
             self._engines(run, owner, selector, settings, now),
             self._services(run, owner, wanted=not (suspend or memory.ended)),
@@ -90,6 +90,7 @@ class Observer:
             rollouts={job.name: job for job in (*pods, *claims)},
             warm_pools=self.warm_pools,
             pool=pool,
+            pool_ready=ready,
             plans={} if plan is None else {plan.iteration: plan},
             services=services,
             fetching=dict(one for one in fetching if one is not None),
@@ -133,16 +134,17 @@ class Observer:
 
     async def _claims(
         self, run: Run, owner: Owner, selector: str, now: float
-    ) -> tuple[list[RolloutsSeen], bool]:
-        """The claims of pods out of a warm pool, and whether there is a pool."""
+    ) -> tuple[list[RolloutsSeen], bool, int]:
+        """The claims of pods out of a warm pool, whether there is a pool, and how many are ready in it."""
         if not self.warm_pools or run.spec.task.container is None:
-            return [], False
+            return [], False, 0
         claims, pools = await asyncio.gather(
             self.kube.list("SandboxClaim", owner.namespace, labels=selector),
-            self.kube.list("SandboxWarmPool", owner.namespace, labels=selector, bare=True),
+            self.kube.list("SandboxWarmPool", owner.namespace, labels=selector),
         )
         seen = await asyncio.gather(*(self._claim(claim, now) for claim in claims))
-        return seen, any("deletionTimestamp" not in pool["metadata"] for pool in pools)
+        present = [pool for pool in pools if "deletionTimestamp" not in pool["metadata"]]
+        return seen, bool(present), sum(pool.get("status", {}).get("readyReplicas") or 0 for pool in present)
 
     async def _claim(self, raw: Object, now: float) -> RolloutsSeen:
         """Only the pods of one that waits are listed, as of a Job of rollouts."""

@@ -251,7 +251,7 @@ async def test_why_a_claim_has_no_pod_is_told_with_what_to_do(
 ) -> None:
     pod = {"metadata": {"name": "p", "namespace": "ns", "uid": "p"}, "status": {"phase": "Pending"}}
     cluster = Cluster(job(), *([pod] if raw["status"]["sandbox"]["name"] else []))
-    pool = {"metadata": {"name": "formula-3fa9c1d2-rollouts"}}
+    pool = {"metadata": {"name": "formula-3fa9c1d2-rollouts"}, "status": {"readyReplicas": 2}}
     cluster.objects |= {"Job": [], "Event": [], "SandboxClaim": [raw], "SandboxWarmPool": [pool]}
     task = SimpleNamespace(container=object())
     run = SimpleNamespace(spec=SimpleNamespace(engines=(), roles_in_use=dict, queue=None, task=task))
@@ -270,7 +270,7 @@ async def test_why_a_claim_has_no_pod_is_told_with_what_to_do(
         raw["status"]["conditions"][:1] == [ready("True")],
         "Finished" in str(raw),
     )
-    assert seen.warm_pools and seen.pool
+    assert (seen.warm_pools, seen.pool, seen.pool_ready) == (True, True, 2)
     assert (one.trouble.reason if one.trouble else None) == reason
     assert words in (one.trouble.message if one.trouble else "")
 

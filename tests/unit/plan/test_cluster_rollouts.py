@@ -136,6 +136,28 @@ def test_a_claim_for_each_pod_at_work_takes_the_place_of_jobs(
     assert found.rollouts == expected
 
 
+QUOTA = Trouble("WaitingForQuota", "no room")
+PULL = Trouble("ImagePullFailed", "no such image")
+STUCK = {
+    "pods are ready": ((4, 5), 2, warm(6, 7, 8, delete=("r-c4", "r-c5")), FULL),
+    "by a quota": ((4, 5), 2, warm(6, 7, 8, delete=("r-c4", "r-c5")), QUOTA),
+    "no more than are ready": ((4, 5), 1, warm(5, 6, 7, delete=("r-c4",)), QUOTA),
+    "none is ready": ((4, 5), 0, warm(4, 5, 6), FULL),
+    "none is stuck": ((), 2, warm(4, 5, 6), FULL),
+    "for another reason": ((4, 5), 2, warm(4, 5, 6), PULL),
+}
+
+
+@pytest.mark.parametrize(("stuck", "ready", "expected", "trouble"), STUCK.values(), ids=STUCK)
+def test_a_claim_without_room_is_made_anew_where_a_pod_of_the_pool_is_ready(
+    stuck: tuple[int, ...], ready: int, expected: RolloutsWish, trouble: Trouble
+) -> None:
+    there = tuple(claim(k, trouble=trouble if k in stuck else None) for k in (4, 5, 6))
+    facts: dict[str, Any] = {"warm_pools": True, "pool": True, "pool_ready": ready}
+    found = ask(LEARNING, placed("map"), rollouts=there, about=THREE_AT_ONCE, **facts)
+    assert found.rollouts == expected
+
+
 def test_a_pool_waits_for_the_first_step_and_goes_with_the_last_claim() -> None:
     early = ask(LEARNING, job("map"), about=THREE_AT_ONCE, warm_pools=True, pool=True)
     assert early.rollouts == RolloutsWish(pool=True)

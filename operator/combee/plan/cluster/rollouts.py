@@ -49,7 +49,12 @@ def rollouts_wished(spec: RunSpec, seen: Seen, due: Step) -> RolloutsWish:
         return RolloutsWish(pool=seen.pool)
     pool = by_warm_pool(spec, seen)
     kind: RolloutsMaker = "SandboxClaim" if pool else "Job"
-    going = [job for job in jobs if job.kind == kind and not job.over and not job.deleting]
+    stuck = [job for job in troubled(seen) if job.trouble is not None and job.trouble.reason in UNPLACED]
+    # A claim that found no pod ready waits for one of its own, whose room the pool's may hold: the claim that
+    # is made in its place takes one of these.
+    again = stuck[: seen.pool_ready] if pool else []
+    kept = [job for job in jobs if job.kind == kind and job not in again]
+    going = [job for job in kept if not job.over and not job.deleting]
     gone = tuple(job.name for job in jobs if job not in going and not job.deleting)
     if pool:
         missing = max(0, spec.task.container.concurrency - len(going))

@@ -180,6 +180,8 @@ class Seen:
     """whether rollouts may be made by warm pools of agent-sandbox."""
     pool: bool = False
     """whether the run has a warm pool."""
+    pool_ready: int = 0
+    """how many of its pods are ready to be taken."""
     plans: Mapping[int, IterationPlan] = field(default_factory=dict)
     """the frozen plan of the iteration under way, where there is one."""
     services: Mapping[str, ServiceSeen] = field(default_factory=dict)
