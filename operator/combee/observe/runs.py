@@ -43,8 +43,9 @@ from combee.steps import kind_of
 from combee.times import seconds_of
 
 PATIENCE_SECONDS = 4.0
-CLAIM_PATIENCE_SECONDS = 30.0
 """A pod takes so long to start when all is well: before it nobody asks why it does not run."""
+CLAIM_PATIENCE_SECONDS = 30.0
+"""A claim whose pod says nothing takes so long: before it nobody asks why it is not ready."""
 FAILED_INDEXES = "FailedIndexes"
 """the reason of a Job each of whose failed indexes was tried as often as it may be."""
 WORKER = "worker"
