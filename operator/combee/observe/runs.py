@@ -156,6 +156,9 @@ class Observer:
         sandbox = raw.get("status", {}).get("sandbox", {}).get("name")
         field = f"metadata.name={sandbox}"
         pods = await self.kube.list("Pod", raw["metadata"]["namespace"], fields=field) if sandbox else []
+        if pods and all("deletionTimestamp" in pod["metadata"] for pod in pods):
+            # A node that is lost may never say that it ended: another pod comes, as by a Job.
+            return replace(claim, over=True)
         if pods:
             return replace(claim, trouble=await self._trouble(raw, pods))
         return replace(claim, trouble=unready(raw) if age(raw, now) > CLAIM_PATIENCE_SECONDS else None)

@@ -251,19 +251,7 @@ async def test_why_a_claim_has_no_pod_is_told_with_what_to_do(
 ) -> None:
     pod = {"metadata": {"name": "p", "namespace": "ns", "uid": "p"}, "status": {"phase": "Pending"}}
     cluster = Cluster(job(), *([pod] if raw["status"]["sandbox"]["name"] else []))
-    pool = {"metadata": {"name": "formula-3fa9c1d2-rollouts"}, "status": {"readyReplicas": 2}}
-    cluster.objects |= {"Job": [], "Event": [], "SandboxClaim": [raw], "SandboxWarmPool": [pool]}
-    task = SimpleNamespace(container=object())
-    run = SimpleNamespace(spec=SimpleNamespace(engines=(), roles_in_use=dict, queue=None, task=task))
-    observer = Observer(cluster, Complaints(cluster), warm_pools=True)  # type: ignore[arg-type]
-    seen = await observer.see(
-        run,  # type: ignore[arg-type]
-        Owner("formula", "ns", "u"),
-        Memory(),
-        None,  # type: ignore[arg-type]
-        suspend=False,
-        now=1767225600.0 + seconds,
-    )
+    seen = await _claims_seen(cluster, raw, seconds)
     (one,) = seen.rollouts.values()
     assert (one.attempt, one.kind, one.used_up) == (7, "SandboxClaim", True)
     assert (one.proven, one.over) == (
@@ -273,6 +261,31 @@ async def test_why_a_claim_has_no_pod_is_told_with_what_to_do(
     assert (seen.warm_pools, seen.pool, seen.pool_ready) == (True, True, 2)
     assert (one.trouble.reason if one.trouble else None) == reason
     assert words in (one.trouble.message if one.trouble else "")
+
+
+async def _claims_seen(cluster: Cluster, raw: dict[str, Any], seconds: float) -> Any:
+    pool = {"metadata": {"name": "formula-3fa9c1d2-rollouts"}, "status": {"readyReplicas": 2}}
+    cluster.objects |= {"Job": [], "Event": [], "SandboxClaim": [raw], "SandboxWarmPool": [pool]}
+    task = SimpleNamespace(container=object())
+    run = SimpleNamespace(spec=SimpleNamespace(engines=(), roles_in_use=dict, queue=None, task=task))
+    observer = Observer(cluster, Complaints(cluster), warm_pools=True)  # type: ignore[arg-type]
+    return await observer.see(
+        run,  # type: ignore[arg-type]
+        Owner("formula", "ns", "u"),
+        Memory(),
+        None,  # type: ignore[arg-type]
+        suspend=False,
+        now=1767225600.0 + seconds,
+    )
+
+
+@pytest.mark.parametrize(("meta", "over"), [({}, False), ({"deletionTimestamp": "2026-01-01"}, True)])
+async def test_a_claim_whose_pod_is_being_deleted_is_over(meta: dict[str, str], over: bool) -> None:
+    """The pod of a lost node stays so, and nothing says that it ended."""
+    lost = {"metadata": {"name": "p", "namespace": "ns", "uid": "p", **meta}, "status": {"phase": "Running"}}
+    seen = await _claims_seen(Cluster(job(), lost), claim(ready("False"), sandbox="p"), 100)
+    (one,) = seen.rollouts.values()
+    assert (one.over, one.trouble) == (over, None)
 
 
 async def test_what_a_startup_probe_said_is_read_of_an_engine_that_is_late() -> None:
