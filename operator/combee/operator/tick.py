@@ -133,7 +133,9 @@ class Ticker:
         seen = await self.observer.see(
             about_run, owner, memory, settings, suspend=run.spec.suspend, now=self.clock()
         )
-        seen = replace(seen, looks=looks)
+        seen = replace(
+            seen, looks=looks, warm_pools=seen.warm_pools and of_this_release(memory, self.settings)
+        )
         try:
             plan, seen = await self._decide(about_run, owner, memory, seen)
             run = with_models(run, plan.memory)
@@ -208,11 +210,15 @@ def _at_rest(status: RunStatus) -> bool:
     return status.phase.over and not status.steps and not placed
 
 
+def of_this_release(memory: Memory, settings: Settings) -> bool:
+    """Return whether a run's pods are of this release: those of another may know nothing of warm pools."""
+    return memory.images.get("worker") == settings.worker_image
+
+
 def for_pods(plan: IterationPlan, memory: Memory, settings: Settings) -> IterationPlan:
     """Return the plan as a run's pods can read it: those of another release may not know that several of them
     reduce together."""
-    ours = memory.images.get("worker") == settings.worker_image
-    return plan if ours else replace(plan, reduce_shards=1)
+    return plan if of_this_release(memory, settings) else replace(plan, reduce_shards=1)
 
 
 def _refusal(error: ManifestError) -> RefusedError:

@@ -17,12 +17,15 @@ from combee.errors import ClusterError
 from combee.observe.complaints import Complaints
 from combee.observe.nodes import Nodes
 from combee.observe.runs import Observer
+from combee.operator import tick as ticks
 from combee.operator.apply import Executor
+from combee.operator.sharing import ChangedError
 from combee.operator.tell import Teller
 from combee.operator.tick import NEVER, Ticker
 from combee.operator.versions import Versions
 from combee.plan.cluster.accept import Policy
 from combee.plan.cluster.memory import Memory
+from combee.plan.cluster.seen import Seen
 from combee.plan.cluster.standing import condition
 from combee.plan.state import RunState
 from combee.plan.types import Outcome
@@ -180,3 +183,24 @@ async def test_an_api_server_that_fails_is_no_refusal() -> None:
     add_run(kube, Memory(started=NOW - 100), "Pending")
     with pytest.raises(ClusterError):
         await tick(kube)
+
+
+@pytest.mark.parametrize(("image", "warm"), [(SETTINGS.worker_image, True), ("worker:earlier", False)])
+async def test_a_run_whose_pods_are_of_another_release_has_no_warm_pool(
+    image: str, warm: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decided: list[Seen] = []
+
+    async def see(*_: Any, **__: Any) -> Seen:
+        return Seen(now=NOW, warm_pools=True)
+
+    def decide(run: Any, memory: Memory, seen: Seen) -> None:
+        decided.append(seen)
+        raise ChangedError("enough", where="here")
+
+    monkeypatch.setattr(Observer, "see", see)
+    monkeypatch.setattr(ticks, "decide_cluster", decide)
+    kube = FakeKube()
+    add_run(kube, Memory(images={"worker": image, "vllm": "v"}), "Running")
+    await tick(kube)
+    assert [seen.warm_pools for seen in decided] == [warm]

@@ -118,7 +118,9 @@ CLAIMS = {
         warm(4, 5, 7),
     ),
     "somebody deletes all": ((claim(0, deleting=True), claim(1, deleting=True)), warm(2, 3, 4)),
-    "a Job is there from before": ((pods(2), claim(3)), warm(3, 4, 5, delete=("r-a2",))),
+    "a Job is there from before": ((pods(2), claim(3)), RolloutsWish((2,), ("r-c3",))),
+    "a Job from before is used up": ((pods(2, used_up=True),), RolloutsWish((2, 3))),
+    "a Job from before is over": ((pods(2, over=True),), warm(3, 4, 5, delete=("r-a2",))),
 }
 THREE_AT_ONCE = {
     "task": {

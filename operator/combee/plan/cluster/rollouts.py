@@ -34,8 +34,9 @@ class RolloutsWish:
 
 def by_warm_pool(spec: RunSpec, seen: Seen) -> bool:
     """Return whether the run's rollouts are made by a warm pool, and not by Jobs. The queue of a run admitted
-    the pods of Jobs: those that wait in a pool would come on top."""
-    return seen.warm_pools and spec.queue is None
+    the pods of Jobs: those that wait in a pool would come on top. A Job that is there is not ended for it."""
+    jobs = [job for job in seen.rollouts.values() if job.kind == "Job" and not job.over and not job.deleting]
+    return seen.warm_pools and spec.queue is None and not jobs
 
 
 def rollouts_wished(spec: RunSpec, seen: Seen, due: Step) -> RolloutsWish:

@@ -177,7 +177,7 @@ class Seen:
     rollouts: Mapping[str, RolloutsSeen] = field(default_factory=dict)
     """Jobs of rollouts, or claims of their pods, by object name; only with a task in a container."""
     warm_pools: bool = False
-    """whether rollouts may be made by warm pools of agent-sandbox."""
+    """whether rollouts may be made by warm pools of agent-sandbox, which the run's pods know."""
     pool: bool = False
     """whether the run has a warm pool."""
     pool_ready: int = 0
