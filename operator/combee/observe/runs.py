@@ -13,6 +13,7 @@ from combee.objects.addresses import engine_name
 from combee.objects.meta import owned
 from combee.objects.queues import QUEUE_LABEL
 from combee.objects.types import Settings
+from combee.observe.claims import WarmSeen, claim_seen, list_claims
 from combee.observe.complaints import Complaints
 from combee.observe.queues import see_queue
 from combee.observe.services import see_services
@@ -69,7 +70,7 @@ class Observer:
         """One tick's facts; about five requests, some more for a queue and each shared engine, and one for
         each pod that is in trouble. ``settings``: those that the run's objects are made by."""
         selector = f"{names.LABEL_RUN_UID}={owner.uid}"
-        jobs, engines, services, plan, queue, (claims, pool, ready) = await asyncio.gather(
+        jobs, engines, services, plan, queue, warm = await asyncio.gather(
             self.kube.list("Job", owner.namespace, labels=selector),
             self._engines(run, owner, selector, settings, now),
             self._services(run, owner, wanted=not (suspend or memory.ended)),
@@ -88,10 +89,10 @@ class Observer:
             suspend=suspend,
             jobs={job.name: job for job in seen},
             engines=engines,
-            rollouts={job.name: job for job in (*pods, *claims)},
-            warm_pools=self.warm_pools,
-            pool=pool,
-            pool_ready=ready,
+            rollouts={job.name: job for job in (*pods, *warm.claims)},
+            warm_pools=warm.served,
+            pool=warm.pool,
+            pool_ready=warm.ready,
             plans={} if plan is None else {plan.iteration: plan},
             services=services,
             fetching=dict(one for one in fetching if one is not None),
@@ -133,19 +134,17 @@ class Observer:
         begun = bool(waiting) or bool(raw.get("status", {}).get("active"))
         return replace(job, trouble=await self._trouble(raw, waiting) if waiting or not begun else None)
 
-    async def _claims(
-        self, run: Run, owner: Owner, selector: str, now: float
-    ) -> tuple[list[RolloutsSeen], bool, int]:
-        """The claims of pods out of a warm pool, whether there is a pool, and how many are ready in it."""
-        if not self.warm_pools or run.spec.task.container is None:
-            return [], False, 0
-        claims, pools = await asyncio.gather(
-            self.kube.list("SandboxClaim", owner.namespace, labels=selector),
-            self.kube.list("SandboxWarmPool", owner.namespace, labels=selector),
-        )
+    async def _claims(self, run: Run, owner: Owner, selector: str, now: float) -> WarmSeen:
+        """The claims of pods out of a warm pool, and the pool."""
+        wanted = self.warm_pools and run.spec.task.container is not None
+        listed = await list_claims(self.kube, owner.namespace, selector) if wanted else None
+        if listed is None:
+            return WarmSeen()
+        claims, pools = listed
         seen = await asyncio.gather(*(self._claim(claim, now) for claim in claims))
         present = [pool for pool in pools if "deletionTimestamp" not in pool["metadata"]]
-        return seen, bool(present), sum(pool.get("status", {}).get("readyReplicas") or 0 for pool in present)
+        ready = sum(pool.get("status", {}).get("readyReplicas") or 0 for pool in present)
+        return WarmSeen(True, tuple(seen), bool(present), ready)
 
     async def _claim(self, raw: Object, now: float) -> RolloutsSeen:
         """Only the pods of one that waits are listed, as of a Job of rollouts."""
@@ -332,22 +331,6 @@ def rollouts_seen(raw: Object) -> RolloutsSeen:
         proven=bool(status.get("succeeded")),
         over=bool(ended & {"Complete", "Failed", "FailureTarget"}),
         held=bool(spec.get("suspend")),
-        deleting="deletionTimestamp" in meta,
-    )
-
-
-def claim_seen(raw: Object) -> RolloutsSeen:
-    """The claim of one pod of rollouts as ``decide_cluster`` sees it."""
-    meta = raw["metadata"]
-    conditions = raw.get("status", {}).get("conditions", ())
-    true = {one["type"] for one in conditions if one.get("status") == "True"}
-    return RolloutsSeen(
-        name=meta["name"],
-        attempt=int(meta["labels"].get(names.LABEL_ATTEMPT, "0")),
-        kind="SandboxClaim",
-        used_up=True,
-        proven="Ready" in true,
-        over="Finished" in true,
         deleting="deletionTimestamp" in meta,
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from combee import names
+from combee.errors import ClusterError
 from combee.objects.types import Settings
 from combee.observe.complaints import Complaints
 from combee.observe.runs import Observer, result_in, summary_of
@@ -277,6 +278,32 @@ async def _claims_seen(cluster: Cluster, raw: dict[str, Any], seconds: float) ->
         suspend=False,
         now=1767225600.0 + seconds,
     )
+
+
+class Removed(Cluster):
+    """Answers what it serves no more with a status."""
+
+    status = 404
+
+    async def list(self, kind: str, namespace: str, **more: Any) -> list[dict[str, Any]]:
+        if kind in ("SandboxClaim", "SandboxWarmPool"):
+            raise ClusterError("the server could not find it", where=kind, status=self.status)
+        return await super().list(kind, namespace, **more)
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_where_agent_sandbox_was_removed_there_are_no_warm_pools(status: int) -> None:
+    cluster = Removed(job())
+    cluster.status = status
+    seen = await _claims_seen(cluster, claim(), 100)
+    assert (seen.warm_pools, seen.pool, dict(seen.rollouts)) == (False, False, {})
+
+
+async def test_an_api_server_that_fails_is_no_removed_agent_sandbox() -> None:
+    cluster = Removed(job())
+    cluster.status = 500
+    with pytest.raises(ClusterError):
+        await _claims_seen(cluster, claim(), 100)
 
 
 @pytest.mark.parametrize(("meta", "over"), [({}, False), ({"deletionTimestamp": "2026-01-01"}, True)])
