@@ -38,9 +38,9 @@ async def test_the_start_is_shown_with_its_components(
     context = SimpleNamespace(
         method=GepaMethod(),
         spec=SimpleNamespace(
-            method=SimpleNamespace(render_token_budget=8000),
+            method=SimpleNamespace(render_token_budget=8000, programs=None),
             verify="Off",
-            task=SimpleNamespace(pass_k=None),
+            task=SimpleNamespace(pass_k=None, data=SimpleNamespace(forgotten=())),
         ),
         initial_playbook='{"ask": "Ask.", "check": "Check."}',
         task=SimpleNamespace(model_input=lambda example: example.input),
