@@ -133,9 +133,7 @@ class Ticker:
         seen = await self.observer.see(
             about_run, owner, memory, settings, suspend=run.spec.suspend, now=self.clock()
         )
-        seen = replace(
-            seen, looks=looks, warm_pools=seen.warm_pools and of_this_release(memory, self.settings)
-        )
+        seen = replace(seen, looks=looks)
         try:
             plan, seen = await self._decide(about_run, owner, memory, seen)
             run = with_models(run, plan.memory)
@@ -161,6 +159,7 @@ class Ticker:
 
     async def _decide(self, run: Run, owner: Owner, memory: Memory, seen: Seen) -> tuple[ClusterPlan, Seen]:
         """Decide, and freeze plans meanwhile. A plan that was frozen before, by any operator, is followed."""
+        seen = replace(seen, warm_pools=seen.warm_pools and of_this_release(memory, self.settings))
         for _ in range(MAX_ROUNDS):
             plan = decide_cluster(run, memory, seen)
             if plan.freeze is None:
