@@ -30,7 +30,7 @@ def test_a_blob_that_is_damaged_between_iterations_is_made_again(
     runs, log = Runs(cluster, namespace), tmp_path / "operator.log"
     runs.apply(short)
     with operating(cluster, namespace, log):
-        eventually("the first finish has its pod", lambda: _finish(runs).get("ready"), seconds=300)
+        eventually("the first iteration's pods are there", lambda: _is_placed(runs), seconds=300)
     # Nothing new begins without an operator, and what is placed goes on.
     eventually("it is done", lambda: _finish(runs).get("succeeded"))
     mount = {"volumeMounts": [{"name": "store", "mountPath": "/store"}]}
@@ -47,6 +47,14 @@ def test_a_blob_that_is_damaged_between_iterations_is_made_again(
     assert blob(tmp_path, held["prompt.md"]).exists(), "the laptop learned another prompt"
     assert kept(tmp_path, status["bestDigest"]).exists(), "the laptop has another ledger"
     print(f"{event['message']}; {status['message']}")
+
+
+def _is_placed(runs: Runs) -> bool:
+    """Whether every step of the first iteration has its pods, or had them."""
+    jobs = runs.cluster.get("jobs", "-l", "combee.dev/iteration=0", namespace=runs.namespace)["items"]
+    begun = [job for job in jobs if {"active", "succeeded"} & job.get("status", {}).keys()]
+    steps = {job["metadata"]["labels"]["combee.dev/step"] for job in begun}
+    return {"map", "reduce", "finish"} <= steps
 
 
 def _finish(runs: Runs) -> dict[str, Any]:
