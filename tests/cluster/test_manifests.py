@@ -13,8 +13,8 @@ import yaml
 from cluster_tools import REPOSITORY, Cluster, eventually
 
 GOLDEN = REPOSITORY / "tests/unit/objects/golden"
-FILES = sorted(path for path in GOLDEN.rglob("*.yaml") if path.stem != "workload")
-"""all but those of a kind of Kueue's, which test_kueue makes."""
+FILES = sorted(path for path in GOLDEN.rglob("*.yaml") if not path.stem.startswith(("workload", "sandbox-")))
+"""all but those of a kind of Kueue's and of agent-sandbox's, which test_kueue and test_warm_pools make."""
 ACCOUNTS = ("combee-worker", "combee-publish", "bucket-reader")
 
 LOOK = r"""
