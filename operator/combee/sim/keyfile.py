@@ -108,8 +108,9 @@ class FieldNames:
 def rows_of(name: str, content: bytes) -> Iterator[tuple[str, Any]]:
     """Yield (where, row) of JSON lines, or of CSV with a header where the name ends so.
 
-    Raises DataError for a line that is no JSON and for what is no UTF-8.
+    Raises DataError, with the line, for one that is no JSON, and for what is no UTF-8.
     """
+    where = name
     try:
         text = content.decode("utf-8-sig")
         if name.lower().endswith(".csv"):
@@ -117,10 +118,11 @@ def rows_of(name: str, content: bytes) -> Iterator[tuple[str, Any]]:
                 yield f"{name}, row {number}", row
             return
         for number, line in enumerate(text.split("\n"), 1):
+            where = f"{name}:{number}"
             if line.strip():
-                yield f"{name}:{number}", json.loads(line)
+                yield where, json.loads(line)
     except (ValueError, csv.Error) as error:
-        raise DataError(f"cannot be read as rows ({error})", where=name) from error
+        raise DataError(f"cannot be read as rows ({error})", where=where) from error
 
 
 def _field(row: Any, field: str) -> str:
@@ -147,14 +149,12 @@ def build_any(names: FieldNames, data: Iterable[tuple[str, bytes]]) -> dict[str,
                 raise DataError(f"not such a row ({error})", where=where, fix=fix) from error
     labels = len({target for _, _, target in read}) <= len(read) / 2
     kinds = max(1, round(len(read) * KINDS_PER_ROW))
-    topics: Counter[str] = Counter()
-    examples: dict[str, dict[str, str]] = {}
-    for topic, question, target in read:
+
+    def shared(topic: str, question: str, target: str) -> str:
         kind = f"kind {1 + draws.number('kind', question) % kinds}"
-        topic = _one_line(topic or (target if labels else kind))
-        topics[topic] += 1
-        examples[draws.digest(question)[:16]] = {"question": question, "target": target, "topic": topic}
-    return _key(ANY, topics, examples)
+        return _one_line(topic or (target if labels else kind))
+
+    return _key(ANY, ((shared(*row), *row[1:]) for row in read))
 
 
 def _one_line(topic: str) -> str:
@@ -180,21 +180,24 @@ def build(task: str, data: Iterable[tuple[str, bytes]]) -> dict[str, Any]:
         raise DataError(
             f"no rules for task {task!r}", fix=f"Use one of {known}, or name fields with --input."
         )
-    topics: Counter[str] = Counter()
-    examples: dict[str, dict[str, str]] = {}
+    read: list[tuple[str, str, str]] = []
     for name, content in data:
         for where, row in rows_of(name, content):
             try:
                 target = str(row["target"])
-                topic, question = ROWS[task](row["context"], target)
+                read.append((*ROWS[task](row["context"], target), target))
             except (ValueError, KeyError, TypeError) as error:
                 raise DataError(f"not a {task} row ({error})", where=where) from error
-            topics[topic] += 1
-            examples[draws.digest(question)[:16]] = {"question": question, "target": target, "topic": topic}
-    return _key(task, topics, examples)
+    return _key(task, read)
 
 
-def _key(task: str, topics: Counter[str], examples: dict[str, dict[str, str]]) -> dict[str, Any]:
+def _key(task: str, rows: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
+    """Return the key of rows: topic, question, target."""
+    topics: Counter[str] = Counter()
+    examples: dict[str, dict[str, str]] = {}
+    for topic, question, target in rows:
+        topics[topic] += 1
+        examples[draws.digest(question)[:16]] = {"question": question, "target": target, "topic": topic}
     return {
         "version": 1,
         "task": task,

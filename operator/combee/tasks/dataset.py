@@ -41,8 +41,8 @@ class Dataset:
     ``digest`` (sha256 hex) covers ids, contents and order, and clusters where rows have them; ``warnings``
     are sentences for people; ``recordings`` load, by example id, the recordings of examples that need no
     rollout; ``labelled`` are answers of other times that people scored; ``merged`` has, by its id, the
-    content's digest of each row that is one with an earlier one; ``forgotten`` are ids of rows that keep
-    their places in the order and are never worked.
+    content's digest at least of each row that is one with an earlier one; ``forgotten`` are ids of rows that
+    keep their places in the order and are never worked.
     """
 
     examples: tuple[Example, ...]

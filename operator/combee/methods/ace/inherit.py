@@ -157,14 +157,7 @@ def _is_sound(ledger: Ledger) -> bool:
     )
 
 
-_KINDS = {
-    "run": int,
-    "number": int,
-    "iteration": int,
-    "harmed": int,
-    "fixed": bool,
-    "controls": tuple,
-}
+_KINDS = {"run": int, "number": int, "iteration": int, "harmed": int, "fixed": bool, "controls": tuple}
 _FACTS = ("supports", "votes", "changes", "verdicts", "refusals", "harms")
 _ABOUT = {"changes": "base", "verdicts": "entry_digest", "refusals": "entry_digest"}
 """The field that says which entry a fact is about, where it is not ``entry``."""

@@ -55,11 +55,8 @@ class Line:
         same_id = head is not None and head["id"] == self.id
         if same_id and (helpful, harmful, contested) == (self.helpful, self.harmful, self.contested):
             return self.raw
-        if is_program(self.body):
-            return bullet_line(self.id, helpful, harmful, self.body, contested)
-        tail = f" (contested: {contested} sources say otherwise)" if contested else ""
         end = "\r" if self.raw.endswith("\r") else ""
-        return f"[{self.id}] helpful={helpful} harmful={harmful} :: {self.body}{tail}{end}"
+        return f"{bullet_line(self.id, helpful, harmful, self.body, contested)}{end}"
 
 
 @dataclass(frozen=True, slots=True)
